@@ -1,0 +1,2973 @@
+#!/usr/bin/env python3
+"""Trail Boss finds the Claude Code session that waits for you, and takes you to its tmux pane.
+
+      hook event ─ emit ─► POST /event ─┐                     ┌─► list / show
+      session record, ──────────────────┴─► Event ─► Board ───┼─► jump ─► tmux argv
+      process and pane liveness             (what came) (who is stuck) └─► history
+
+The file reads in that order. Each section has a banner that says why it is as it is:
+
+  above the line, values in and values out; `now` and text are handed in
+     1 TYPES     the values that the rest is about: Event, Record, Session, Board, World
+     2 EVENTS    a hook's payload, a session record or a transcript line, as it came, to a value
+     3 BOARD     the state machine: what each witness says, and which one is believed
+     4 QUEUE     who waits, in which order; skip, snooze, the next one
+     5 NAVIGATE  which tmux client moves, and the tmux commands that move it
+     6 VIEW      the text and the JSON that people and programs read
+  below the line, the world
+     7 DISK      the state folder, the database, the spool, Claude Code's records and transcripts
+     8 SYSTEM    processes and tmux
+     9 EMIT      the hook's side, where there is no curl
+    10 DAEMON    the one Board, its tick, and HTTP on the loopback
+    11 INSTALL   our hooks into Claude Code's settings, and out again
+    12 COMMANDS  what a person types
+
+The rule of the whole (section 3): every witness has its own time, and the newest is believed. A session that can't go on
+without the person is in the queue; when in doubt it stays there.
+
+Exit codes: 0 done; 1 could not, and says what to do; 2 usage; 3 no daemon answers; 4 nothing is waiting.
+"""
+from __future__ import annotations
+
+# http.client, http.server, sqlite3, argparse and zipfile are imported where they are used: each of them takes longer to
+# load than most commands take to run.
+import datetime
+import difflib
+import fcntl
+import glob
+import hashlib
+import hmac
+import io
+import json
+import os
+import posixpath
+import pwd
+import re
+import select
+import shlex
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import unicodedata
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+VERSION = "0.1"
+
+# ======================================================================================================================
+# 1 TYPES
+# Values only: a NamedTuple is changed by _replace, compared by ==, and printed whole when a test fails. Times are seconds
+# since the epoch, as floats. The names are Claude Code's and tmux's own.
+
+
+class Fault(Exception):
+    """Something could not be done: one sentence for a person that says what, where, and what to do about it."""
+
+    def __init__(self, message: str, code: int = 1):
+        super().__init__(message)
+        self.code = code
+
+
+class Pane(NamedTuple):
+    """Which pane. Pane ids start at %0 again in each tmux server, so the id alone names nothing (facts.md C3)."""
+    socket: str
+    server_pid: int
+    pane_id: str
+
+
+class Process(NamedTuple):
+    """A process; `start` (as the system prints it) tells it from a later one with the same pid. "" if it was not found."""
+    pid: int
+    start: str
+    tty: str = ""
+
+
+class Event(NamedTuple):
+    """One hook event. `data` has the payload's fields that we use, long texts cut; `at` is when it was made."""
+    event_id: str
+    at: float
+    name: str
+    session_id: str
+    data: Dict[str, Any]
+    agent_id: str = ""
+    claim: Optional[Pane] = None
+    process: Optional[Process] = None
+    entrypoint: str = ""
+    config: str = ""
+    project_dir: str = ""
+    job: bool = False
+
+
+class Record(NamedTuple):
+    """Claude Code's own record of a live process: <config>/sessions/<pid>.json. `at` is when `status` last changed."""
+    pid: int
+    session_id: str
+    status: str = ""
+    waiting_for: str = ""
+    at: float = 0.0
+    started_at: float = 0.0
+    proc_start: str = ""
+    cwd: str = ""
+    kind: str = ""
+    entrypoint: str = "cli"
+    name: str = ""
+    config: str = ""
+    foreign: bool = False
+
+
+class Context(NamedTuple):
+    """What the end of a transcript tells: when the last turn moved, what was said last, and a tool call with no result."""
+    last_at: float = 0.0
+    message: str = ""
+    tool_name: str = ""
+    tool_input: Dict[str, Any] = {}
+    lines: Tuple[Tuple[str, str], ...] = ()
+
+
+class Ask(NamedTuple):
+    """A dialog that a hook told of. The main thread's agent_id is ""."""
+    agent_id: str
+    agent_type: str
+    reason: str
+    tool_name: str
+    tool_input: Dict[str, Any]
+    at: float
+
+
+class End(NamedTuple):
+    """How the last turn ended, from Stop or StopFailure. parked: subagents still ran, so that it will wake itself."""
+    reason: str
+    at: float
+    text: str
+    parked: bool = False
+
+
+class Wait(NamedTuple):
+    """One stretch of waiting: an item of the queue."""
+    reason: str
+    since: float
+    text: str = ""
+    tool_name: str = ""
+    tool_input: Dict[str, Any] = {}
+    agent: str = ""
+    witness: str = ""
+    fact: str = ""
+    at: float = 0.0
+    skipped_at: float = 0.0
+    snoozed_until: float = 0.0
+
+
+class Verdict(NamedTuple):
+    """What the witnesses say of a session now. state: working, stuck, idle (no turn yet) or gone."""
+    state: str
+    witness: str
+    fact: str
+    at: float
+    reason: str = ""
+    since: float = 0.0
+    text: str = ""
+    ask: Optional[Ask] = None
+
+
+class Session(NamedTuple):
+    """All that is known of one session: who and where it is, what each witness said last, and what follows from it."""
+    session_id: str
+    first_at: float = 0.0
+    # who and where
+    entrypoint: str = "cli"
+    kind: str = ""
+    config: str = ""
+    cwd: str = ""
+    project_dir: str = ""
+    transcript_path: str = ""
+    title: str = ""
+    permission_mode: str = ""
+    process: Optional[Process] = None
+    claim: Optional[Pane] = None
+    claimed_at: float = 0.0
+    pane: Optional[Pane] = None
+    uncertain: bool = False
+    # what the hooks said
+    heard_at: float = 0.0
+    says: str = "idle"
+    fact: str = ""
+    turn_at: float = 0.0
+    turn_open: bool = False
+    had_turn: bool = False
+    queued: bool = False
+    prompt: str = ""
+    last_message: str = ""
+    background: int = 0
+    agents: Tuple[str, ...] = ()
+    asks: Tuple[Ask, ...] = ()
+    asked_at: float = 0.0
+    end: Optional[End] = None
+    # what the record said
+    record: Optional[Record] = None
+    answered_at: float = 0.0
+    # what follows
+    state: str = "idle"
+    witness: str = ""
+    why: str = ""
+    state_at: float = 0.0
+    wait: Optional[Wait] = None
+    last_wait: Optional[Wait] = None
+    ended_at: float = 0.0
+
+
+class PaneView(NamedTuple):
+    """A live pane as list-panes shows it. places: each (session id, session name, window index) that links its window."""
+    pane_id: str
+    tty: str
+    pid: int
+    dead: bool
+    window_id: str
+    pane_index: str
+    places: Tuple[Tuple[str, str, str], ...]
+
+
+class Server(NamedTuple):
+    """A tmux server as it answered at `at`. pid 0: nobody listens on that socket any more."""
+    socket: str
+    pid: int
+    at: float
+    panes: Dict[str, PaneView]
+    version: str = ""
+
+
+class Client(NamedTuple):
+    """An attached tmux client, and the session, window and pane that it looks at."""
+    socket: str
+    name: str
+    tty: str
+    activity: int
+    control: bool
+    readonly: bool
+    session_id: str
+    window_id: str
+    pane_id: str
+
+
+class World(NamedTuple):
+    """One look around: the live session records by pid, each process that was looked for (None: it is gone), the tmux
+    servers by socket."""
+    records: Dict[int, Record] = {}
+    processes: Dict[int, Optional[Process]] = {}
+    servers: Dict[str, Server] = {}
+
+
+class Board(NamedTuple):
+    """Every session by id; and which session id each record has named since when, until it is believed."""
+    sessions: Dict[str, Session] = {}
+    sightings: Dict[int, Tuple[str, float]] = {}
+
+
+# ======================================================================================================================
+# 2 EVENTS
+# What comes from outside is untrusted in form: Claude Code's fields come and go, and a transcript may hold anything. Here
+# it becomes a value of section 1, or a Fault that says why not. Nothing is decided yet.
+
+SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+PANE_ID = re.compile(r"%[0-9]{1,9}\Z")
+EVENT_ID = re.compile(r"[!-~]{1,200}\Z")  # another one is none: cut or mended, two events could have the same
+STATUSES = ("busy", "waiting", "idle", "shell")
+KEPT = ("prompt", "source", "reason", "tool_name", "tool_input", "message", "error", "last_assistant_message",
+        "background_tasks", "session_title", "agent_type", "notification_type", "mcp_server_name", "cwd",
+        "transcript_path", "permission_mode")
+LONGEST = 200_000  # characters of one text; a longer one is cut, and says so
+
+
+def clip(value: Any, depth: int = 8) -> Any:
+    """A JSON value within bounds: long texts cut, long lists shortened, what is nested too deep left out."""
+    if isinstance(value, str):
+        text = encodable(value)
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n[{len(text) - LONGEST} more characters]"
+    if isinstance(value, (list, dict)) and depth == 0:
+        return None
+    if isinstance(value, list):
+        return [clip(item, depth - 1) for item in value[:500]]
+    if isinstance(value, dict):
+        return {encodable(str(key)[:500]): clip(item, depth - 1) for key, item in list(value.items())[:500]}
+    return value if isinstance(value, (bool, int, float)) else None
+
+
+def encodable(text: str) -> str:
+    """Text with U+FFFD for a lone surrogate: a JSON escape can bring one in, and no file, socket or other JSON reader takes
+    it."""
+    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def read_json(text: Any) -> Any:
+    """JSON from outside. ValueError for whatever is wrong with it, also for nesting without end. A number that is none in
+    strict JSON (NaN, 1e400), or of hundreds of digits, is null: the rest still counts."""
+    try:
+        return json.loads(text, parse_constant=lambda name: None, parse_int=lambda digits: int(digits)
+                          if len(digits) < 300 else None, parse_float=lambda digits: float(digits)
+                          if abs(float(digits)) < 1e300 else None)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def text_of(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def number_of(value: Any) -> float:
+    """A finite number, else 0."""
+    fine = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
+    return float(value) if fine else 0.0
+
+
+def parse_claim(tmux: str, pane_id: str) -> Optional[Pane]:
+    """The pane that $TMUX ("socket,server pid,session"; the path may have commas) and $TMUX_PANE name, if they name one."""
+    found = re.match(r"(/[^\x00-\x1f\x7f]*),([1-9][0-9]{0,8}),[^,]*\Z", tmux)
+    return Pane(found.group(1), int(found.group(2)), pane_id) if found and PANE_ID.match(pane_id) else None
+
+
+def parse_event(body: bytes, headers: Mapping[str, str], now: float) -> Event:
+    """A hook event from its payload and its X- headers (names in lower case). Fault if it can't be one.
+
+    The payload has no time (facts.md A2): X-Event-Time is the emitter's; without one, or with one from the future, it
+    happened now.
+    """
+    try:
+        payload = read_json(body.decode("utf-8", "replace"))
+    except ValueError as error:
+        raise Fault(f"the event is not JSON: {error}") from None
+    if not isinstance(payload, dict):
+        raise Fault("the event is not a JSON object")
+    session_id, name = text_of(payload.get("session_id")), text_of(clip(payload.get("hook_event_name")))[:100]
+    if not SESSION_ID.match(session_id):
+        raise Fault("the event has no usable session_id")
+    if not name:
+        raise Fault("the event has no hook_event_name")
+    try:
+        at = min(float(headers.get("x-event-time") or now), now)
+    except ValueError:
+        at = now
+    pid, event_id = headers.get("x-claude-pid", ""), headers.get("x-event-id", "")
+    return Event(
+        event_id=event_id if EVENT_ID.match(event_id) else "", at=at if at > 0 else now, name=name, session_id=session_id,
+        data={key: clip(payload[key]) for key in KEPT if key in payload},
+        agent_id=text_of(clip(payload.get("agent_id")))[:200],
+        claim=parse_claim(headers.get("x-tmux", ""), headers.get("x-tmux-pane", "")),
+        process=Process(int(pid), "") if re.match(r"[1-9][0-9]{0,8}\Z", pid) else None,
+        entrypoint=headers.get("x-claude-entrypoint", ""), config=headers.get("x-claude-config", ""),
+        project_dir=encodable(headers.get("x-claude-project-dir", "")), job=bool(headers.get("x-claude-job-dir")))
+
+
+def parse_record(text: str, config: str = "", pid_domain: str = "") -> Optional[Record]:
+    """Claude Code's session record, or None for anything odd: it is internal to Claude Code and may change (facts.md A12).
+
+    Times in it are milliseconds. Before 2.1.2xx there is `updatedAt` and no `statusUpdatedAt`. A status that we do not know
+    is none. pid_domain is our own pid namespace ("pid:[4026531836]"); a record from another one has a pid that means
+    nothing here.
+    """
+    try:
+        entry = clip(read_json(text))
+    except ValueError:
+        return None
+    if not isinstance(entry, dict) or not SESSION_ID.match(text_of(entry.get("sessionId"))):
+        return None
+    pid = entry.get("pid")
+    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
+        return None
+    theirs = re.search(r"pid:\[[0-9]+\]", text_of(entry.get("pidDomain")))
+    name = "" if entry.get("nameSource") == "derived" else text_of(entry.get("name"))
+    times = [number_of(entry.get(key)) / 1000 for key in ("statusUpdatedAt", "updatedAt", "startedAt")]
+    start = entry.get("procStart")
+    return Record(
+        pid=pid, session_id=entry["sessionId"], status=entry["status"] if entry.get("status") in STATUSES else "",
+        waiting_for=text_of(entry.get("waitingFor")), at=next((at for at in times if at > 0), 0.0), started_at=times[2],
+        proc_start=str(start) if isinstance(start, (str, int)) and not isinstance(start, bool) else "",
+        cwd=text_of(entry.get("cwd")), kind=text_of(entry.get("kind")),
+        entrypoint=text_of(entry.get("entrypoint")) or "cli", name=name[:500], config=config,
+        foreign=bool(theirs and pid_domain and theirs.group() != pid_domain))
+
+
+MACHINE_PROMPTS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
+
+
+def is_machine_prompt(prompt: str) -> bool:
+    """A prompt that Claude Code made itself, when a background task ended and the like (facts.md A9)."""
+    return prompt.lstrip().startswith(MACHINE_PROMPTS)
+
+
+def running_tasks(tasks: Any) -> List[Dict[str, Any]]:
+    """Stop's background_tasks that still run; whatever has another form is not one."""
+    return [task for task in tasks if isinstance(task, dict) and task.get("status") == "running"] \
+        if isinstance(tasks, list) else []
+
+
+def parse_time(text: Any) -> float:
+    """A transcript's timestamp ("2026-11-30T12:37:57.597Z", always UTC) in epoch seconds; 0 for anything else."""
+    found = re.match(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?Z\Z", text_of(text))
+    if not found:
+        return 0.0
+    try:
+        return datetime.datetime.fromisoformat(found.group(1) + "+00:00").timestamp() + float(found.group(2) or 0)
+    except ValueError:
+        return 0.0
+
+
+ENTRY = '{"parentUuid":'
+LOCAL_COMMAND = ("<local-command", "<command-name>", "<command-message>", "<bash-input>", "<bash-stdout>")
+
+
+def parse_lines(lines: Sequence[bytes], session_id: str) -> Context:
+    """The context from whole transcript lines, oldest first. A line that can't be read is passed over (facts.md B).
+
+    Only the main thread's prompts, answers and tool calls count. What Claude Code writes for itself, a copy from another
+    session (a fork brings the old lines along) and a subagent's line do not. A call that has no result when the person's
+    next prompt comes never gets one (Claude Code was killed).
+    """
+    context, calls, shown = Context(), {}, []
+    for entry in (entry for line in lines for entry in entries_of(line)):
+        if not isinstance(entry, dict) or entry.get("type") not in ("user", "assistant") or entry.get("isSidechain") \
+                or entry.get("isMeta") or entry.get("isCompactSummary") or entry.get("sessionId", session_id) != session_id:
+            continue
+        message = entry.get("message") if isinstance(entry.get("message"), dict) else {}
+        content = message.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks = [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+        for block in blocks:
+            kind, text = block.get("type"), text_of(block.get("text")).strip()
+            if kind == "text" and text and not text.startswith(LOCAL_COMMAND):
+                shown.append(("claude" if entry["type"] == "assistant" else "you", text))
+                if entry["type"] == "assistant":
+                    context = context._replace(message=text)
+                elif all(other.get("type") != "tool_result" for other in blocks):
+                    calls.clear()
+            elif kind == "tool_use":
+                calls[text_of(block.get("id"))] = block
+                shown.append(("tool", f"{text_of(block.get('name'))}: "
+                              f"{one_line_input(text_of(block.get('name')), block.get('input'))}"))
+            elif kind == "tool_result":
+                calls.pop(text_of(block.get("tool_use_id")), None)
+                shown.append(("result", result_text(block.get("content"))))
+            else:
+                continue
+            context = context._replace(last_at=max(context.last_at, parse_time(entry.get("timestamp"))))
+    open_call = next(reversed(list(calls.values())), {})
+    tool_input = open_call.get("input")
+    return context._replace(tool_name=text_of(open_call.get("name")),
+                            tool_input=tool_input if isinstance(tool_input, dict) else {},
+                            lines=tuple((who, text[:2000]) for who, text in shown[-40:]))
+
+
+def entries_of(line: bytes) -> List[Any]:
+    """What a transcript line holds: one entry. Where a write was torn, runs of NUL stand before it, or a second entry begins
+    inside the line (scenarios.md 55); then whatever can be read. No text can fake that: in JSON its quotes are escaped."""
+    text, found = line.decode("utf-8", "replace").strip("\0\ufeff \r"), []
+    try:
+        return [clip(read_json(text), depth=12)]
+    except ValueError:
+        parts = text.split(ENTRY)
+    for part in parts[:1] + [ENTRY + part for part in parts[1:]]:
+        try:
+            found.append(clip(read_json(part), depth=12))
+        except ValueError:
+            pass
+    return found
+
+
+def result_text(content: Any) -> str:
+    """The text of a tool_result, which is a string or a list of blocks."""
+    if isinstance(content, list):
+        content = "\n".join(text_of(block.get("text")) for block in content if isinstance(block, dict))
+    return text_of(content).strip()
+
+
+TELLING = ("command", "file_path", "notebook_path", "plan", "question", "url", "query", "pattern", "path", "skill",
+           "description")
+
+
+def one_line_input(tool_name: str, tool_input: Any) -> str:
+    """What a tool call is about, in a few words: the command, the file, the question, the plan's title. … if a command or a
+    text goes on; the comments that a command begins with are not the command."""
+    if not isinstance(tool_input, dict):
+        return ""
+    questions = tool_input.get("questions")
+    if tool_name == "AskUserQuestion" and isinstance(questions, list):
+        asked = [text_of(q.get("question")).strip() for q in questions if isinstance(q, dict)]
+        if any(asked):
+            return " / ".join(filter(None, asked))
+    for key in TELLING:
+        lines = [line.strip("# \t" if key == "plan" else None) for line in text_of(tool_input.get(key)).splitlines()]
+        lines = [line for line in lines if line]
+        if key == "command":
+            lines = [line for line in lines if not line.startswith("#")] or lines
+        if lines:
+            return lines[0] + (" …" if len(lines) > 1 and key != "plan" else "")
+    return json.dumps(tool_input, ensure_ascii=False) if tool_input else ""
+
+
+# ======================================================================================================================
+# 3 BOARD
+# Three steps, each a plain function. hear() and observe() only note what a witness said, with its time; judge() decides
+# from the notes which one is believed; settle() turns the verdict into a wait with its `since`. So an event that comes
+# late, twice or in the wrong order can't undo a later truth: it is noted under its own time, and judged like any other.
+
+DOUBT = 0.7            # s: for so long after a hook event, an older record may just not be written yet
+LEAD = 1.0             # s: a record may turn busy this long before the prompt's hook gets to look at its clock
+STOP_GRACE = 0.3       # s: a record turns idle at a turn's end up to this long before the Stop event is here
+HELD = 1.0             # s: a resumed session's record first shows a provisional id (facts.md A0)
+QUEUE_START = 2.0      # s: a prompt that was typed while it worked begins its turn this soon after the Stop
+PARKED = 600.0         # s: subagents that run on for longer than this without a record may be dead
+SAME_ASK = 2.0         # s: the same dialog told again within this time is an echo (hooks installed in two places)
+WAITING_FOR = {"permission prompt": "permission", "input needed": "question", "sandbox request": "permission",
+               "worker request": "permission"}
+TOOL_REASONS = {"AskUserQuestion": "question", "ExitPlanMode": "plan"}
+AGENT_TYPES = ("subagent", "workflow", "teammate")
+
+
+def hear(s: Session, e: Event) -> Session:
+    """Note a hook event. One that is older than the session's end, or of a process that is dead, changes nothing; and
+    SessionStart alone never moves a session whose process lives elsewhere: a fork reports its parent's id."""
+    if e.at <= s.ended_at:
+        return s
+    moved = s.process and e.process and s.process.pid != e.process.pid
+    if s.ended_at:
+        if e.name not in ("SessionStart", "UserPromptSubmit") and not (e.process and e.process.start):
+            return s
+        s = s._replace(ended_at=0.0, process=None)
+    elif moved and e.name == "SessionStart":
+        return s
+    s = learn(s, e)
+    note = NOTES.get(e.name)
+    return note(s, e) if note else s
+
+
+def learn(s: Session, e: Event) -> Session:
+    """Who and where, from any event; the newest event's word counts."""
+    s = s._replace(
+        first_at=s.first_at or e.at, entrypoint=e.entrypoint or s.entrypoint, config=e.config or s.config,
+        project_dir=e.project_dir or s.project_dir, kind="bg" if e.job else s.kind,
+        title=text_of(e.data.get("session_title")) or s.title)
+    if e.at < max(s.claimed_at, s.heard_at):
+        return s
+    if e.claim and not e.job:
+        s = s._replace(claim=e.claim, claimed_at=e.at)
+    return s._replace(process=e.process or s.process, cwd=text_of(e.data.get("cwd")) or s.cwd,
+                      transcript_path=text_of(e.data.get("transcript_path")) or s.transcript_path,
+                      permission_mode=text_of(e.data.get("permission_mode")) or s.permission_mode)
+
+
+def note_start(s: Session, e: Event) -> Session:
+    """SessionStart: no turn yet. After compaction (source compact) it changes nothing."""
+    if e.data.get("source") == "compact" or e.at < s.heard_at:
+        return s
+    return s._replace(heard_at=e.at, says="idle", fact=f"SessionStart ({text_of(e.data.get('source'))})", turn_at=e.at,
+                      turn_open=False, had_turn=False, queued=False, background=0, agents=(), asks=(), end=None)
+
+
+def note_prompt(s: Session, e: Event) -> Session:
+    """UserPromptSubmit: working. Typed while it works, it is for after the next Stop, whose start no hook tells
+    (captures/queued). A machine's prompt answers no dialog that a subagent has open."""
+    prompt = text_of(e.data.get("prompt"))
+    machine = is_machine_prompt(prompt)
+    s = s._replace(had_turn=True, prompt=s.prompt if machine else prompt[:2000])
+    if e.at < s.heard_at:
+        return s._replace(turn_at=max(s.turn_at, e.at))
+    if s.turn_open and s.state == "working" and not machine:
+        return s._replace(heard_at=e.at, queued=True)
+    return s._replace(heard_at=e.at, says="working", fact="UserPromptSubmit", turn_at=e.at, turn_open=True, queued=False,
+                      asks=s.asks if machine else ())
+
+
+def note_ask(s: Session, e: Event) -> Session:
+    """PermissionRequest or Elicitation: a dialog is up, of the main thread or of a subagent. No id ties it to a tool call
+    (facts.md A3); the same ask again within SAME_ASK is an echo."""
+    tool_name, tool_input = text_of(e.data.get("tool_name")), e.data.get("tool_input")
+    if e.name == "Elicitation":
+        tool_name, tool_input = "", {"question": text_of(e.data.get("message")),
+                                     "server": text_of(e.data.get("mcp_server_name"))}
+    reason = "question" if e.name == "Elicitation" else TOOL_REASONS.get(tool_name, "permission")
+    ask = Ask(e.agent_id, text_of(e.data.get("agent_type")), reason, tool_name,
+              tool_input if isinstance(tool_input, dict) else {}, e.at)
+    ended = bool(s.end and s.end.at > e.at)
+    if ended and e.agent_id not in s.agents or not e.agent_id and s.turn_at > e.at:
+        return s  # the turn that asked is over
+    mine = [a for a in s.asks if a.agent_id == e.agent_id]
+    if any(a.at > e.at or a._replace(at=0.0) == ask._replace(at=0.0) and e.at - a.at < SAME_ASK for a in mine):
+        return s
+    asks = tuple(sorted([a for a in s.asks if a not in mine] + [ask], key=lambda a: a.at))
+    s = s._replace(heard_at=max(s.heard_at, e.at), asked_at=max(s.asked_at, e.at), asks=asks, had_turn=True)
+    return s if e.agent_id and s.says != "idle" else s._replace(says="working", fact=e.name, turn_open=not e.agent_id)
+
+
+def note_notification(s: Session, e: Event) -> Session:
+    """Notification repeats a dialog some 6 s later (facts.md A8). It counts only where nothing else told of the dialog."""
+    reason = {"permission_prompt": "permission", "worker_permission_prompt": "permission",
+              "elicitation_dialog": "question"}.get(text_of(e.data.get("notification_type")))
+    if not reason or s.asks or e.at - s.asked_at < 10 or e.at < s.heard_at:
+        return s
+    ask = Ask(e.agent_id, "", reason, "", {"description": text_of(e.data.get("message"))}, e.at)
+    return s._replace(heard_at=e.at, asked_at=e.at, asks=(ask,), had_turn=True)
+
+
+def note_stop(s: Session, e: Event) -> Session:
+    """Stop and StopFailure: the main turn's end, well or in an API error. It ends the main ask, and those of agents that no
+    longer run. With subagents running the session will wake itself; shells, monitors and crons hide nothing."""
+    if s.end and e.at <= s.end.at or e.at < s.turn_at:
+        return s
+    tasks = running_tasks(e.data.get("background_tasks"))
+    agents = tuple(text_of(task.get("id")) for task in tasks if task.get("type") in AGENT_TYPES)
+    text = text_of(e.data.get("last_assistant_message")) or text_of(e.data.get("error"))
+    asks = tuple(a for a in s.asks if a.at > e.at or a.agent_id and a.agent_id in agents)
+    going_on = any(not a.agent_id for a in asks)  # the next turn's ask was here first
+    return s._replace(heard_at=max(s.heard_at, e.at), says="working" if going_on else "stuck", fact=e.name,
+                      turn_open=going_on, had_turn=True, asks=asks, agents=agents, background=len(tasks),
+                      end=End("stopped" if e.name == "Stop" else "error", e.at, text, bool(agents)),
+                      last_message=text or s.last_message)
+
+
+def note_end(s: Session, e: Event) -> Session:
+    """SessionEnd: gone, if nothing newer was heard."""
+    if e.at < s.heard_at:
+        return s
+    return s._replace(heard_at=e.at, ended_at=e.at, fact=f"SessionEnd ({text_of(e.data.get('reason'))})", asks=())
+
+
+def note_result(s: Session, e: Event) -> Session:
+    """A tool call that began or ended, where somebody hooks those: its dialog was answered, and the main thread is at work.
+    PermissionRequest has no tool_use_id, so that the call's name and input must tell which dialog it was."""
+    one = e.name in ("PreToolUse", "PostToolUse", "PostToolUseFailure")
+    call = (text_of(e.data.get("tool_name")), e.data.get("tool_input"))
+    asks = tuple(a for a in s.asks if a.agent_id != e.agent_id or a.at >= e.at
+                 or one and ((a.tool_name, a.tool_input) != call or e.name == "PreToolUse"))
+    if len(asks) < len(s.asks):
+        s = s._replace(heard_at=max(s.heard_at, e.at), asks=asks)
+    if one and not e.agent_id and s.says == "stuck" and e.at > s.heard_at:
+        s = s._replace(heard_at=e.at, says="working", fact=e.name, turn_open=True)
+    return s
+
+
+NOTES = {"SessionStart": note_start, "UserPromptSubmit": note_prompt, "PermissionRequest": note_ask,
+         "Elicitation": note_ask, "Stop": note_stop, "StopFailure": note_stop, "SessionEnd": note_end,
+         "Notification": note_notification, "PreToolUse": note_result, "PostToolUse": note_result,
+         "PostToolUseFailure": note_result, "PostToolBatch": note_result, "ElicitationResult": note_result,
+         "SubagentStop": note_result}
+
+
+def take_event(board: Board, e: Event) -> Board:
+    """Note an event on the board; its session is registered if it was not. One process has one session: a new id in it
+    (/clear, a plan accepted with cleared context) replaces the old."""
+    sessions = dict(board.sessions)
+    sessions[e.session_id] = now_s = hear(sessions.get(e.session_id) or Session(e.session_id), e)
+    if not now_s.ended_at and now_s.process == e.process and is_interactive(now_s):
+        for other in board.sessions.values():
+            if other.session_id != e.session_id and not other.ended_at and e.at > other.heard_at and (
+                    same_process(other.process, e.process)
+                    or not other.process and not e.process and e.claim and other.claim == e.claim):
+                sessions[other.session_id] = other._replace(
+                    ended_at=e.at, fact=f"session {e.session_id[:8]} took its place")
+    return board._replace(sessions=sessions)
+
+
+def same_process(a: Optional[Process], b: Optional[Process]) -> bool:
+    return bool(a and b and (a.pid, a.start) == (b.pid, b.start))
+
+
+def note_record(s: Session, record: Optional[Record]) -> Session:
+    """Note what the session's record says now. `dialog open` is a menu of the person's own, and a record without a status
+    says nothing: the last word stands. A record that leaves `waiting` means that the dialog on the screen was answered."""
+    if record and (not record.status or record.waiting_for == "dialog open"):
+        record = s.record and s.record._replace(pid=record.pid)
+    if record == s.record:
+        return s
+    if record and record.status != "waiting":
+        on_screen = shown_ask(s, record.at)
+        s = s._replace(asks=tuple(a for a in s.asks if a is not on_screen),
+                       answered_at=record.at if on_screen else s.answered_at)
+    if record and record.status in ("busy", "waiting") and record.at > s.turn_at:
+        s = s._replace(had_turn=True)
+    if record and record.status == "busy" and s.queued and s.end and s.end.at < record.at < s.end.at + QUEUE_START:
+        s = s._replace(turn_open=True, queued=False)
+    return s._replace(record=record)
+
+
+def shown_ask(s: Session, before: float) -> Optional[Ask]:
+    """The ask whose dialog is on the screen. Dialogs come one at a time: the oldest since one was answered last."""
+    asks = [a for a in s.asks if a.at < before]
+    return next((a for a in asks if a.at > s.answered_at), asks[0] if asks else None)
+
+
+def judge(s: Session, now: float) -> Optional[Verdict]:
+    """The rule: the newest witness is believed, at once. A record older than the last hook event is believed again DOUBT
+    after that event, and only if it belongs to this turn. None: too early to say, so nothing changes."""
+    if s.ended_at:
+        return Verdict("gone", "hook" if s.fact.startswith("SessionEnd") else "process", s.fact, s.ended_at)
+    r = s.record
+    if r and (r.at > s.heard_at or now - s.heard_at >= DOUBT
+              and r.at >= s.turn_at - (LEAD if r.status == "busy" else 0)):
+        return judge_record(s, r, now)
+    return judge_hooks(s, now)
+
+
+def judge_hooks(s: Session, now: float) -> Verdict:
+    """What the hooks say: an open dialog first, else what the last event said."""
+    if s.asks:
+        ask = s.asks[0]
+        return stuck(ask.reason, ask.at, "hook", "PermissionRequest" if ask.tool_name else "Elicitation", ask.at, ask=ask)
+    if s.says == "stuck" and s.end:
+        if s.end.parked and now < s.end.at + PARKED:
+            return Verdict("working", "hook", "Stop, with subagents still running", s.end.at)
+        return stuck(s.end.reason, s.end.at, "hook", s.fact, s.end.at, s.end.text)
+    return Verdict(s.says, "hook", s.fact, s.heard_at)
+
+
+def judge_record(s: Session, r: Record, now: float) -> Optional[Verdict]:
+    """What the record says: it decides whether a session is stuck, the hooks say why."""
+    fact = r.status + (f", {r.waiting_for}" if r.waiting_for else "")
+    if r.status == "waiting":
+        ask = shown_ask(s, now + 1)
+        if ask:
+            return stuck(ask.reason, ask.at, "record", fact, r.at, ask=ask)
+        return stuck(WAITING_FOR.get(r.waiting_for, "question"), r.at, "record", fact, r.at)
+    if r.status not in ("idle", "shell"):
+        return Verdict("working", "record", fact, r.at)
+    if not s.had_turn:
+        return Verdict("idle", "record", fact, r.at)
+    if s.turn_open:  # no Stop: it was denied or interrupted, unless the Stop is still on its way
+        return stuck("interrupted", r.at, "record", fact, r.at, s.prompt) if now >= r.at + STOP_GRACE else None
+    if s.end:
+        return stuck(s.end.reason, r.at if s.end.parked else s.end.at, "record", fact, r.at, s.end.text)
+    return stuck("stopped", r.at, "record", fact, r.at, s.last_message)
+
+
+def stuck(reason: str, since: float, witness: str, fact: str, at: float, text: str = "",
+          ask: Optional[Ask] = None) -> Verdict:
+    return Verdict("stuck", witness, fact, at, reason, since, text, ask)
+
+
+def settle(s: Session, v: Optional[Verdict]) -> Session:
+    """The session as the verdict leaves it. A wait keeps its `since` through repeats; progress or a new ask begins a new
+    one; one that comes back with no progress in between (/compact) is the old one, with its skip and snooze."""
+    if v is None:
+        return s
+    wait = None
+    if v.state == "stuck":
+        wait = Wait(v.reason, v.since, v.text)
+        if v.ask:
+            wait = wait._replace(text=one_line_input(v.ask.tool_name, v.ask.tool_input), tool_name=v.ask.tool_name,
+                                 tool_input=v.ask.tool_input, agent=v.ask.agent_type or v.ask.agent_id)
+        for old in (s.wait, s.last_wait if not s.wait else None):
+            if old and same_wait(s, old, v):
+                wait = wait._replace(since=old.since, skipped_at=old.skipped_at, snoozed_until=old.snoozed_until)
+                if not wait.text:  # what the transcript told of it
+                    wait = wait._replace(reason=old.reason if old.tool_name and not v.ask else wait.reason, text=old.text,
+                                         tool_name=old.tool_name or wait.tool_name,
+                                         tool_input=old.tool_input or wait.tool_input)
+                break
+        wait = wait._replace(witness=v.witness, fact=v.fact, at=v.at)
+    changed = v.state != s.state or wait and s.wait and wait.since != s.wait.since
+    return s._replace(state=v.state, wait=wait, last_wait=s.wait or s.last_wait, witness=v.witness, why=v.fact,
+                      state_at=v.at if changed else s.state_at)
+
+
+def same_wait(s: Session, old: Wait, v: Verdict) -> bool:
+    """Is this verdict about the wait that the session is, or was last, in?"""
+    if v.ask:  # the same dialog; or one that a record showed before its hook event was here
+        return old.since == v.since or bool(s.wait) and not old.tool_name and abs(old.since - v.since) < SAME_ASK \
+            and old.reason in WAITING_FOR.values()
+    if s.wait:
+        return old.since == v.since or old.reason == v.reason and not old.since < s.turn_at <= v.since
+    return (old.reason, old.since) == (v.reason, v.since)
+
+
+def strangers(board: Board, records: Mapping[int, Record], now: float) -> List[Record]:
+    """Records of sessions that are not on the board, or that ended there and live all the same, once their id has held."""
+    found = []
+    for r in records.values():
+        s, (session_id, since) = board.sessions.get(r.session_id), board.sightings.get(r.pid, ("", now))
+        if session_id == r.session_id and (not s or s.ended_at) and now - max(since, s.ended_at if s else 0) >= HELD:
+            found.append(r)
+    return found
+
+
+def take_stranger(board: Board, r: Record, context: Context, process: Optional[Process], path: str) -> Board:
+    """Register a session by its record. It had a turn if its transcript moved since the process began, or if it has one
+    now: an idle session at its first prompt waits for nobody."""
+    old = board.sessions.get(r.session_id) or Session(r.session_id, first_at=r.started_at)
+    if same_process(old.process, process):
+        s = old._replace(ended_at=0.0)
+    else:
+        s = Session(r.session_id, first_at=old.first_at, config=r.config, process=process,
+                    transcript_path=path or old.transcript_path, last_message=context.message,
+                    had_turn=context.last_at > r.started_at or r.status in ("busy", "waiting"))
+    return board._replace(sessions={**board.sessions, r.session_id: s})
+
+
+def observe(board: Board, world: World, now: float) -> Board:
+    """The board after a look around: records noted, the dead retired, panes found, and every session judged."""
+    sightings = {r.pid: board.sightings[r.pid] if board.sightings.get(r.pid, ("",))[0] == r.session_id
+                 else (r.session_id, now) for r in world.records.values()}
+    by_id = {r.session_id: r for r in world.records.values()}
+    sessions = {}
+    for s in board.sessions.values():
+        if not s.ended_at:
+            s = attend(s, world, by_id, sightings, now)
+        sessions[s.session_id] = s
+    sessions = locate(sessions, world)
+    return Board({key: settle(s, judge(s, now)) for key, s in sessions.items()}, sightings)
+
+
+def attend(s: Session, world: World, by_id: Mapping[str, Record], sightings: Mapping[int, Tuple[str, float]],
+           now: float) -> Session:
+    """One live session after a look at its process and its record."""
+    record = by_id.get(s.session_id)
+    if record and s.process and s.process.pid != record.pid and not record.foreign:
+        record = None  # the same session is open in another process too; the one that the hooks told of last counts
+    if record and not record.foreign and not s.process:
+        s = s._replace(process=world.processes.get(record.pid))
+    alive = world.processes.get(s.process.pid) if s.process else None
+    if s.process and s.process.pid in world.processes and not (record and record.foreign) \
+            and not same_process(s.process, alive):
+        return s._replace(ended_at=max(s.heard_at, s.record.at if s.record else 0, s.first_at, 1.0),
+                          fact=f"process {s.process.pid} is gone")
+    if s.process and s.process.pid in sightings and sightings[s.process.pid][0] != s.session_id \
+            and now - max(sightings[s.process.pid][1], s.heard_at) >= HELD:
+        return s._replace(ended_at=now, fact=f"session {sightings[s.process.pid][0][:8]} took its place")
+    if record:
+        s = s._replace(cwd=s.cwd or record.cwd, kind=s.kind or record.kind, config=record.config or s.config,
+                       entrypoint=record.entrypoint, title=s.title or record.name, process=alive or s.process)
+    elif alive:
+        s = s._replace(process=alive)
+    return note_record(s, record)
+
+
+def locate(sessions: Dict[str, Session], world: World) -> Dict[str, Session]:
+    """Each live session's pane. The proof is that its process has the pane's terminal; $TMUX_PANE is a claim. Proof beats
+    claim; two live sessions that claim one pane without proof both keep it, marked uncertain."""
+    by_tty = {view.tty: Pane(server.socket, server.pid, view.pane_id)
+              for server in world.servers.values() for view in server.panes.values() if not view.dead}
+    live = {key: s for key, s in sessions.items() if not s.ended_at and is_interactive(s)}
+    proof = {key: by_tty[s.process.tty] for key, s in live.items() if s.process and s.process.tty in by_tty}
+    claims = {key: s.claim for key, s in live.items() if key not in proof and s.claim and stands(s, world.servers)}
+    held = list(proof.values())
+    found = {}
+    for key, s in sessions.items():
+        pane, uncertain = proof.get(key), False
+        if not pane and key in claims and claims[key] not in held:
+            pane, uncertain = claims[key], list(claims.values()).count(claims[key]) > 1
+        elif not pane and key in claims:
+            uncertain = True  # another session is proved to be there
+        found[key] = s._replace(pane=pane, uncertain=uncertain)
+        if key in live and s.claim and not pane and not s.process and not stands(s, world.servers):
+            found[key] = found[key]._replace(ended_at=max(s.heard_at, 1.0), fact=f"pane {s.claim.pane_id} is gone")
+    return found
+
+
+def is_interactive(s: Session) -> bool:
+    """Not `claude -p` or an SDK's, and not in the background: the ones that have a pane."""
+    return s.entrypoint == "cli" and s.kind != "bg" and not (s.record and s.record.foreign)
+
+
+def stands(s: Session, servers: Mapping[str, Server]) -> bool:
+    """Can the session's claim still be true? Only a server that answers without the pane, or that is gone, denies it."""
+    server = servers.get(s.claim.socket)
+    if server is None or server.at <= s.claimed_at:
+        return True
+    view = server.panes.get(s.claim.pane_id)
+    return server.pid == s.claim.server_pid and view is not None and not view.dead
+
+
+def forget(board: Board, before: float) -> Board:
+    """The board without the sessions that ended before a time."""
+    return board._replace(sessions={key: s for key, s in board.sessions.items() if not s.ended_at or s.ended_at >= before})
+
+
+class Change(NamedTuple):
+    """One line of the history: what a session's state became, and why."""
+    session_id: str
+    at: float
+    state: str
+    reason: str
+    since: float
+    witness: str
+    fact: str
+    text: str
+
+
+def changes(old: Board, new: Board, now: float) -> List[Change]:
+    """What differs between two boards, as history."""
+    found = []
+    for key, s in new.sessions.items():
+        before = old.sessions.get(key)
+        known = before and (before.state, before.wait and (before.wait.reason, before.wait.since))
+        if known != (s.state, s.wait and (s.wait.reason, s.wait.since)):
+            wait = s.wait or Wait("", 0.0)
+            at = wait.since or (now if s.state == "gone" else s.state_at)
+            found.append(Change(key, at, s.state, wait.reason, wait.since, s.witness, s.why, wait.text[:500]))
+    return found
+
+
+# ======================================================================================================================
+# 4 QUEUE
+# First in, first out, whatever the reason. Nothing here changes a session's state: skip and snooze only say when a wait is
+# offered. They belong to the wait, so that a new ask is offered again.
+
+FOREVER = 1e15
+
+
+def waiting(board: Board, now: float) -> List[Session]:
+    """The queue: what is offered now, oldest first, then what is snoozed. A skipped one stands where it would if it had
+    got stuck when it was skipped."""
+    stuck_now = [s for s in board.sessions.values() if s.state == "stuck" and s.wait and s.entrypoint == "cli"]
+    return sorted(stuck_now, key=lambda s: (s.wait.snoozed_until > now, s.wait.skipped_at or s.wait.since, s.session_id))
+
+
+def offered(queue: Sequence[Session], now: float) -> List[Session]:
+    return [s for s in queue if s.wait.snoozed_until <= now]
+
+
+def next_after(queue: Sequence[Session], looked_at: Optional[Pane]) -> List[Session]:
+    """The queue as a round: from the one after the pane that is looked at, if that is a member; else from the head. A pane
+    that two sessions claim comes once, or the round would turn on the spot."""
+    panes = [s.pane for s in queue]
+    round_ = [s for i, s in enumerate(queue) if not s.pane or s.pane not in panes[:i]]
+    at = next((i for i, s in enumerate(round_) if looked_at and s.pane == looked_at), -1)
+    return round_[at + 1:] + round_[:at + 1]
+
+
+def find(sessions: Sequence[Session], wanted: str) -> Session:
+    """The session that an ID of a person's means: a pane id, or the start of a session id. Fault if none or several do."""
+    found = [s for s in sessions if wanted and (
+        s.pane and s.pane.pane_id == wanted if wanted.startswith("%") else s.session_id.startswith(wanted))]
+    exact = [s for s in found if s.session_id == wanted]
+    found = exact or [s for s in found if not s.ended_at] or found
+    if not found:
+        raise Fault(f"no session has the ID {wanted!r}; `trailboss list --all` shows them all")
+    if len(found) > 1:
+        names = [f"{s.session_id[:max(8, len(wanted) + 4)]} in {s.pane.pane_id if s.pane else 'no pane'}" for s in found]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        raise Fault(f"{wanted!r} could be {', '.join(names[:5])}{more}: give more of the session id")
+    return found[0]
+
+
+def put_off(board: Board, session_id: str, skipped_at: Optional[float] = None,
+            snoozed_until: Optional[float] = None) -> Board:
+    """The board with one wait skipped or snoozed."""
+    s = board.sessions[session_id]
+    wait = s.wait._replace(skipped_at=s.wait.skipped_at if skipped_at is None else skipped_at,
+                           snoozed_until=s.wait.snoozed_until if snoozed_until is None else snoozed_until)
+    return board._replace(sessions={**board.sessions, session_id: s._replace(wait=wait)})
+
+
+def parse_span(text: str) -> Optional[float]:
+    """A time like 90s, 10m, 1h30m or 2d in seconds; None if it is not one."""
+    parts = re.findall(r"([0-9]{1,6})([smhd])", text)
+    if not parts or "".join(n + unit for n, unit in parts) != text:
+        return None
+    return float(sum(int(n) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[unit] for n, unit in parts))
+
+
+# ======================================================================================================================
+# 5 NAVIGATE
+# Which client moves, and by which tmux commands. A command is a list of arguments after `tmux -S SOCKET`; section 8 runs
+# it. Ids are compared with what tmux lists, never judged by an exit code: display-message is content with a pane that is
+# not there (facts.md C3).
+
+
+def choose_client(clients: Sequence[Client], name: str = "", here: Optional[Tuple[str, str, str]] = None,
+                  prefer: str = "") -> Client:
+    """The client that moves: the one named; else the latest active of those that look at the pane `here` (socket,
+    session id, pane id) in which the command was typed, of those in that session, on that server, on the server `prefer`;
+    else of all. The pane comes first: the session is the one it was made in, and it may be shown elsewhere by now.
+    Read-only clients never move, a control-mode client (iTerm2) only if it is the only one. Fault if there is none."""
+    if name:
+        named = [c for c in clients if name in (c.name, c.tty)]
+        if not named:
+            raise Fault(f"no tmux client is called {name!r}; `tmux list-clients` shows them")
+        if named[0].readonly:
+            raise Fault(f"the tmux client {name} is attached read-only: it can't be moved")
+        return named[0]
+    able = [c for c in clients if not c.readonly]
+    able = [c for c in able if not c.control] or able
+    for near in (lambda c: here and (c.socket, c.pane_id) == (here[0], here[2]),
+                 lambda c: here and (c.socket, c.session_id) == here[:2],
+                 lambda c: here and c.socket == here[0], lambda c: c.socket == prefer, lambda c: True):
+        close = [c for c in able if near(c)]
+        if close:
+            return max(close, key=lambda c: c.activity)
+    raise Fault("no tmux client is attached" + (" that may be moved" if clients else ""))
+
+
+def place_for(view: PaneView, client: Optional[Client]) -> Tuple[str, str, str]:
+    """The session in which a client should see a pane: its own if the window is linked there, else the first made. A bare
+    pane id may pick another session of a group (facts.md C1)."""
+    own = [place for place in view.places if client and place[0] == client.session_id]
+    return own[0] if own else min(view.places, key=lambda place: int(place[0].lstrip("$") or 0))
+
+
+def target_of(view: PaneView, client: Optional[Client]) -> str:
+    """The exact target of a pane: $SESSION:@WINDOW.%PANE."""
+    return f"{place_for(view, client)[0]}:{view.window_id}.{view.pane_id}"
+
+
+def steps(view: PaneView, client: Client, version: str) -> List[List[str]]:
+    """The tmux commands that show a pane to a client of the same server, its window's zoom kept (-Z is in tmux 3.1)."""
+    target = target_of(view, client)
+    zoom = ["-Z"] if version_of(version) >= (3, 1) else []
+    if not client.control:
+        return [["switch-client", *zoom, "-c", client.name, "-t", target]]
+    if client.session_id not in [place[0] for place in view.places]:
+        session_id, name, _ = place_for(view, None)
+        command = f"tmux -S {shlex.quote(client.socket)} -CC attach-session -t {shlex.quote(session_id)}"
+        raise Fault(f"the pane {view.pane_id} is in the session {name}, and a control-mode client stays in its own: "
+                    f"attach there with `{command}`")
+    return [["select-window", "-t", target.rsplit(".", 1)[0]], ["select-pane", *zoom, "-t", target]]
+
+
+def version_of(text: str) -> Tuple[int, int]:
+    """tmux's version ("3.3a", "next-3.8") as two numbers; (0, 0) if it has none."""
+    found = re.search(r"([0-9]+)\.([0-9]+)", text)
+    return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+
+
+def attach_command(socket: str, view: PaneView) -> str:
+    """What a person types to see a pane of a server that no client of theirs is on; inside another tmux too."""
+    return f"env -u TMUX tmux -S {shlex.quote(socket)} attach-session -t {shlex.quote(target_of(view, None))}"
+
+
+def client_terminal(client: Client, servers: Mapping[str, Server]) -> Optional[Tuple[Server, PaneView]]:
+    """The outer pane that a client runs in, where tmux runs inside tmux. (A dead pane's terminal may be anybody's.)"""
+    return next(((server, view) for server in servers.values() for view in server.panes.values()
+                 if client.tty and view.tty == client.tty and not view.dead), None)
+
+
+def inner_client(socket: str, outer: Client, clients: Sequence[Client],
+                 servers: Mapping[str, Server]) -> Optional[Client]:
+    """A client of the server `socket` that runs in a pane of the outer client's server: by it the pane can be shown. One
+    in the pane that the outer client looks at comes first."""
+    found = []
+    for client in clients:
+        seat = client_terminal(client, servers)
+        if client.socket == socket and not client.readonly and seat and seat[0].socket == outer.socket:
+            found.append((seat[1].pane_id == outer.pane_id, client.activity, client))
+    return max(found, key=lambda row: row[:2])[2] if found else None
+
+
+def outer_client(inner: Client, clients: Sequence[Client], servers: Mapping[str, Server],
+                 prefer: Optional[Client] = None) -> Optional[Client]:
+    """The client through which an inner one is seen: `prefer` if it is of that server, else one that looks at the inner
+    one's pane, else the latest active; None if there is none that may move."""
+    seat = client_terminal(inner, servers)
+    around = [c for c in clients if seat and c.socket == seat[0].socket and not c.readonly]
+    if not around:
+        return None
+    return choose_client(around, here=(seat[0].socket, "", seat[1].pane_id)) if prefer not in around else prefer
+
+
+# ======================================================================================================================
+# 6 VIEW
+# Text for people and JSON for programs, from the same items. What a model or a person wrote is made harmless before it
+# meets a terminal: no escape sequence, no line break, no turned writing direction gets through. A table has one line for a
+# session; where `show` prints a text of many lines, they are indented, so that none of them looks like a heading of ours.
+
+COLOURS = {"permission": "33", "question": "36", "plan": "35", "stopped": "32", "error": "31", "interrupted": "34"}
+
+
+JOINERS = "\u200c\u200d"  # some scripts and emoji are not written without them
+VARIATIONS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+
+def harmless(text: str, breaks: bool = False) -> str:
+    """Text without control characters, lone surrogates and invisible or direction-turning ones; each becomes U+FFFD.
+    Variation selectors go: terminals disagree on how wide they make a character. Tabs become spaces, and so do line breaks
+    unless `breaks` keeps them."""
+    def safe(found: Any) -> str:
+        char = found.group()
+        if char in "\n\t":
+            return "\n" if breaks and char == "\n" else " "
+        bad = unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in JOINERS
+        return "\ufffd" if bad else char
+    return re.sub("[^ -~]", safe, VARIATIONS.sub("", text.replace("\r\n", "\n")))
+
+
+def widths_of(text: str) -> List[int]:
+    """The columns that each character of harmless text takes on a terminal, as tmux has it: a wide one two; a mark that
+    combines none, nor a Korean letter within its syllable, nor an emoji that is joined to the one before."""
+    widths, before = [], ""
+    for char in text:
+        wide = unicodedata.east_asian_width(char) in "WF"
+        nothing = unicodedata.category(char) in ("Mn", "Me", "Cf") or "\u1160" <= char <= "\u11ff" \
+            or before == "\u200d" and (wide or unicodedata.category(char) == "So")
+        widths.append(0 if nothing else 2 if wide else 1)
+        before = char
+    return widths
+
+
+def width_of(text: str) -> int:
+    return len(text) if text.isascii() else sum(widths_of(text))
+
+
+def fit(text: str, width: int) -> str:
+    """Text cut to a width in columns, with … where something is missing."""
+    if len(text) <= 20 * width and width_of(text) <= width:
+        return text
+    end, used = 0, 1
+    for columns in widths_of(text[:max(0, width) * 20]):
+        used += columns
+        if used > width:
+            break
+        end += 1
+    return text[:end] + "…" if width > 0 else ""
+
+
+def span(seconds: float) -> str:
+    """How long, as people say it: 45s, 12m, 3h05m, 2d04h."""
+    s = max(0, int(seconds))
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{s // 60}m"
+    return f"{s // 3600}h{s // 60 % 60:02}m" if s < 86400 else f"{s // 86400}d{s // 3600 % 24:02}h"
+
+
+def gist(text: str) -> str:
+    """The one line of a message that a person needs: its last question, if it ends with one, else its first line that has
+    words."""
+    lines = [line.strip() for line in text.splitlines() if any(map(str.isalnum, line))]
+    asked = [line for line in lines[-3:] if line.rstrip("*_`\"')”’» ").endswith(("?", "？", "؟"))]
+    return (asked[-1:] or lines[:1] or [" ".join(text.split())])[0]
+
+
+def ask_line(wait: Wait) -> str:
+    """What a session waits for, in one line."""
+    if wait.reason in ("question", "plan"):
+        return wait.text or wait.tool_name
+    if wait.tool_name:
+        return f"{wait.tool_name}: {wait.text}" if wait.text else wait.tool_name
+    return gist(wait.text)
+
+
+def item(s: Session, servers: Mapping[str, Server], now: float) -> Dict[str, Any]:
+    """An item of the queue, as `list --json` gives it."""
+    wait = s.wait
+    return {
+        **session_row(s, servers), "reason": wait.reason, "since": wait.since,
+        "waited_s": round(max(0.0, now - wait.since), 3),
+        "snoozed_until": wait.snoozed_until if wait.snoozed_until > now and wait.snoozed_until != FOREVER else None,
+        "snoozed": wait.snoozed_until > now, "skipped": bool(wait.skipped_at),
+        "ask": harmless(" ".join(ask_line(wait).split())),
+        "tool_name": wait.tool_name or None, "agent": wait.agent or None,
+        "evidence": {"witness": wait.witness, "at": wait.at, "fact": wait.fact}}
+
+
+def session_row(s: Session, servers: Mapping[str, Server]) -> Dict[str, Any]:
+    """A session, as `list --all --json` gives it: who and where."""
+    server = servers.get(s.pane.socket) if s.pane else None
+    view = server.panes.get(s.pane.pane_id) if server and server.pid == s.pane.server_pid else None
+    place = place_for(view, None) if view else None
+    return {
+        "session_id": s.session_id, "pane": s.pane.pane_id if s.pane else None, "server": s.pane.socket if s.pane else "",
+        "window": f"{place[1]}:{place[2]}.{view.pane_index}" if place else "", "state": s.state,
+        "state_since": s.state_at or s.first_at, "cwd": s.cwd, "title": harmless(s.title),
+        "project": harmless(posixpath.basename((s.project_dir or s.cwd).rstrip("/"))),
+        "background_tasks": s.background, "permission_mode": s.permission_mode or None, "uncertain": s.uncertain,
+        "background": s.kind == "bg", "pid": s.process.pid if s.process else None}
+
+
+def listing(board: Board, servers: Mapping[str, Server], now: float, everything: bool = False) -> Dict[str, Any]:
+    """The whole of `list --json`."""
+    answer: Dict[str, Any] = {"version": VERSION, "now": now,
+                              "items": [item(s, servers, now) for s in waiting(board, now)]}
+    if everything:
+        known = sorted(board.sessions.values(), key=lambda s: (s.state == "gone", s.first_at))
+        answer["sessions"] = [{**session_row(s, servers), "entrypoint": s.entrypoint,
+                               "evidence": {"witness": s.witness, "at": s.state_at, "fact": s.why}} for s in known]
+    return answer
+
+
+def notes_of(row: Mapping[str, Any], now: float) -> str:
+    """The remarks that stand before what it asks: who asks, what else is up with it. Short, since they take its room."""
+    notes = [f"{row['agent']} asks"] if row.get("agent") else []
+    if row.get("snoozed"):
+        until = row.get("snoozed_until")
+        notes.append(f"snoozed {span(until - now)}" if until else "snoozed")
+    elif row.get("skipped"):
+        notes.append("skipped")
+    if row.get("background_tasks"):
+        notes.append(f"{row['background_tasks']} running")
+    if row.get("uncertain"):
+        notes.append(f"perhaps in {row['pane']}" if row.get("pane") else "pane uncertain")
+    if row.get("background"):
+        notes.append("bg")
+    if row.get("entrypoint", "cli") != "cli":
+        notes.append(row["entrypoint"])
+    return "".join(f"[{note}] " for note in notes)
+
+
+ROOM = 24  # columns that the last one of a table has at least, on a terminal
+
+
+def table(rows: Sequence[Sequence[str]], width: Optional[int], colour: bool) -> str:
+    """Aligned columns: ID, window, reason or state, how long, project, and the rest. On a terminal the last one is cut to
+    the width, long names are shortened, and the window, then the project, left out where they leave no ROOM."""
+    columns = [[harmless(cell) for cell in column] for column in zip(*rows)]
+    reasons, kept = columns[2], columns[:-1]
+    if width is not None:
+        most = max(8, width // 5)
+        columns[1][:] = [fit_place(cell, most) for cell in columns[1]]
+        columns[4][:] = [fit(cell, most) for cell in columns[4]]
+        for spare in (columns[1], columns[4]):
+            if sum(max(map(width_of, column)) + 2 for column in kept) > width - ROOM:
+                kept = [column for column in kept if column is not spare]
+    padded = [pad(column) for column in kept]
+    lines = []
+    for cells, reason, last in zip(zip(*padded), reasons, columns[-1]):
+        line = "  ".join([*cells, last]).rstrip()
+        line = line if width is None else fit(line, width)
+        at = sum(len(cell) + 2 for cell in cells[:kept.index(reasons)])
+        if colour and reason in COLOURS and line.startswith(reason, at):
+            line = f"{line[:at]}\x1b[{COLOURS[reason]}m{reason}\x1b[0m{line[at + len(reason):]}"
+        lines.append(line + "\n")
+    return "".join(lines)
+
+
+def pad(column: Sequence[str]) -> List[str]:
+    widths = [width_of(cell) for cell in column]
+    return [cell + " " * (max(widths) - width) for cell, width in zip(column, widths)]
+
+
+def fit_place(place: str, width: int) -> str:
+    """A "name:index.pane" cut to a width in its name."""
+    name, _, numbers = place.rpartition(":")
+    return place if fit(place, width) == place else f"{fit(name, width - len(numbers) - 1)}:{numbers}"
+
+
+def ids_of(rows: Sequence[Mapping[str, Any]]) -> List[str]:
+    """What to type for each: its pane's id; where it has none, or another one has the same, the start of its own."""
+    panes = [row["pane"] for row in rows]
+    return [pane if pane and panes.count(pane) == 1 else row["session_id"][:8] for pane, row in zip(panes, rows)]
+
+
+def queue_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) -> str:
+    """`list` for people."""
+    now, items, sessions = answer["now"], answer["items"], answer.get("sessions", ())
+    text = "Nothing is waiting.\n" if not items else table(
+        [("ID", "WINDOW", "REASON", "WAITS", "PROJECT", "ASKS")] + [
+            (name, row["window"] or "-", row["reason"], span(row["waited_s"]), row["project"] or "-",
+             notes_of(row, now) + row["ask"]) for name, row in zip(ids_of(items), items)], width, colour)
+    if "sessions" in answer and not sessions:
+        text += "\nNo session is known.\n"
+    return text + ("\n" + table(
+        [("ID", "WINDOW", "STATE", "SINCE", "PROJECT", "WHY")] + [
+            (name, row["window"] or "-", row["state"], span(now - row["state_since"]), row["project"] or "-",
+             f"{notes_of(row, now)}{row['evidence']['witness']}: {row['evidence']['fact']}")
+            for name, row in zip(ids_of(sessions), sessions)], width, False) if sessions else "")
+
+
+def ask_text(tool_name: str, tool_input: Mapping[str, Any]) -> str:
+    """A tool call in full, in the form that fits it: a command, a diff, a text, questions with their options, a plan."""
+    questions, edits = tool_input.get("questions"), tool_input.get("edits", [tool_input])
+    if tool_name == "AskUserQuestion" and is_list_of(questions, "question"):
+        return "\n".join(map(question_text, questions))
+    if tool_name in ("Edit", "MultiEdit") and is_list_of(edits, "old_string", "new_string"):
+        path = text_of(tool_input.get("file_path"))
+        return "\n".join(diff_text(path, edit) for edit in edits)
+    parts = []
+    for key, value in tool_input.items():
+        if isinstance(value, str) and key in ("command", "content", "question", "plan"):
+            parts.append(value)
+        else:
+            parts.append(f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)}")
+    return "\n".join(parts)
+
+
+def is_list_of(value: Any, *keys: str) -> bool:
+    """Is it a list of objects that have these texts?"""
+    return isinstance(value, list) and bool(value) and all(
+        isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in keys) for entry in value)
+
+
+def question_text(question: Mapping[str, Any]) -> str:
+    """One question of AskUserQuestion with its options, numbered as in the pane."""
+    options = question.get("options") if isinstance(question.get("options"), list) else []
+    lines = [question["question"] + (" (several may be chosen)" if question.get("multiSelect") else "")]
+    for n, option in enumerate(options, 1):
+        option = option if isinstance(option, dict) else {"label": option}
+        label, about = (option.get(key) for key in ("label", "description"))
+        label = label if isinstance(label, str) else json.dumps(label, ensure_ascii=False)
+        lines.append(indented(f"{n}. {label}" + (f": {about}" if text_of(about) else "")))
+        if text_of(option.get("preview")):
+            lines.append(indented(option["preview"], "     "))
+    return "\n".join(lines)
+
+
+def diff_text(path: str, edit: Mapping[str, Any]) -> str:
+    """An edit's old and new text as a unified diff."""
+    old, new, name = edit["old_string"].split("\n"), edit["new_string"].split("\n"), harmless(path)
+    lines = list(difflib.unified_diff(old, new, name, name, lineterm="")) or [f"--- {name}", f"+++ {name}"]
+    return "\n".join((["every occurrence:"] if edit.get("replace_all") is True else []) + lines)
+
+
+def indented(text: str, by: str = "  ") -> str:
+    return "\n".join(by + line if line else "" for line in text.split("\n"))
+
+
+def show_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) -> str:
+    """`show`: the whole ask, the last message, the end of the transcript; or the pane's screen. On a terminal the transcript
+    is shortened, so that it does not push the ask off the screen."""
+    row = answer["session"]
+    if "screen" in answer:
+        return harmless(answer["screen"], breaks=True)
+    bold = (lambda text: f"\x1b[1m{text}\x1b[0m") if colour else (lambda text: text)
+    parts = (row["pane"] or "no pane", row["window"], row["project"], row["title"])
+    where = " ".join(harmless(part) for part in parts if part)
+    state = f"{row['reason']}, waits {span(row['waited_s'])}" if "reason" in row else row["state"]
+    state += f"; `claude attach {row['session_id'][:8]}` goes there" if row["background"] else ""
+    lines = [bold(f"{row['session_id']}  {where}"), f"{harmless(notes_of(row, answer['now']))}{state}", ""]
+    asks, heading = ask_text(answer["tool_name"], answer["tool_input"]), answer["tool_name"] or "asks"
+    if not asks and row.get("reason") in ("question", "permission", "plan", "interrupted"):
+        asks = row["ask"] if row["ask"] != heading else ""
+        heading = "your prompt" if row["reason"] == "interrupted" else heading
+    for title, text in ((heading, asks), ("last message", answer["last_message"])):
+        if text:
+            lines += [bold(harmless(title)), indented(harmless(text, breaks=True)), ""]
+    if answer["lines"]:
+        lines.append(bold("transcript"))
+    for who, text in answer["lines"][-12 if width is not None else 0:]:
+        said = harmless(text, breaks=True).split("\n")
+        if width is not None:
+            said = [fit(line, width - 8) for line in said[:3]] + ["…"] * (len(said) > 3)
+        lines += [f"{who:>6}  {said[0]}".rstrip(), *(indented(line, " " * 8) for line in said[1:])]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+# ======================================================================================================================
+# ======== below this line the code touches the world ==================================================================
+# 7 DISK
+# The state folder is ours alone (0700). What must survive is in SQLite; small files that others read (the token, where the
+# daemon listens, the spool) are written aside and renamed, so that nobody ever reads a half. Claude Code's own files are
+# only read, bounded, and only where they are what they should be.
+
+DEFAULT_PORT = 4000
+TAIL_BYTES = 512 * 1024
+MTIME_STEP = 2.0       # s: two changes within one step of a file system's clock look like one
+SPOOL_LIMIT = 16 * 1024 * 1024  # of one event
+SPOOL_FILES, SPOOL_BYTES = 500, 64 * 1024 * 1024
+
+
+def state_home(env: Mapping[str, str]) -> str:
+    """The state folder: $TRAILBOSS_HOME, else $XDG_STATE_HOME/trailboss, else ~/.local/state/trailboss; there or not."""
+    if env.get("TRAILBOSS_HOME"):
+        return os.path.abspath(env["TRAILBOSS_HOME"])
+    base = env.get("XDG_STATE_HOME") or os.path.join(person_home(env), ".local", "state")
+    return os.path.join(os.path.abspath(base), "trailboss")
+
+
+def person_home(env: Mapping[str, str]) -> str:
+    """$HOME, or where there is none what the password database has."""
+    try:
+        home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        home = ""
+    if not os.path.isabs(home):
+        raise Fault("HOME is not set: set it, or TRAILBOSS_HOME and CLAUDE_CONFIG_DIR")
+    return home
+
+
+def config_folder(env: Mapping[str, str]) -> str:
+    """Claude Code's config folder: $CLAUDE_CONFIG_DIR, else ~/.claude."""
+    return os.path.abspath(env.get("CLAUDE_CONFIG_DIR") or os.path.join(person_home(env), ".claude"))
+
+
+def own_path() -> str:
+    """The file that this program is: trailboss.py, or the .pyz around it."""
+    here = os.path.realpath(__file__)
+    return os.path.dirname(here) if os.path.isfile(os.path.dirname(here)) else here
+
+
+def make_private(folder: str) -> str:
+    """The folder, made if it is not there, readable by its owner only. Fault if that can't be."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.chmod(folder, 0o700)
+    except OSError as error:
+        raise Fault(f"can't use the state folder {folder}: {error.strerror}; set TRAILBOSS_HOME to one that can be "
+                    "written") from None
+    return folder
+
+
+def replace_file(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Write a file whole: aside, then by rename. OSError if it can't be; then nothing is left behind."""
+    aside = f"{path}.{os.getpid()}.tmp"
+    try:
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as out:
+            out.write(data)
+        os.chmod(aside, mode)
+        os.replace(aside, path)
+    except BaseException:
+        remove_file(aside)
+        raise
+
+
+def remove_file(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def open_file(path: str, flags: int = 0) -> Any:
+    """A regular file, open for reading. OSError or ValueError for whatever else is there, also for a FIFO or a device: it
+    waits for neither."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | flags)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return os.fdopen(fd, "rb")
+    os.close(fd)
+    raise OSError(f"{path} is not a regular file")
+
+
+def read_file(path: str, limit: int = SPOOL_LIMIT + 65536) -> Optional[bytes]:
+    """A regular file's content up to a limit; None if it can't be read."""
+    try:
+        with open_file(path) as file:
+            return file.read(limit)
+    except (OSError, ValueError):
+        return None
+
+
+def token_of(home: str) -> str:
+    """The token that every request must carry, made the first time."""
+    path = os.path.join(home, "token")
+    token = (read_file(path) or b"").decode("ascii", "replace").strip()
+    if not re.match(r"[0-9a-f]{64}\Z", token):
+        token = os.urandom(32).hex()
+        replace_file(path, token.encode())
+    return token
+
+
+def plain(value: Any) -> Any:
+    """A value of section 1 as JSON has it."""
+    if hasattr(value, "_asdict"):
+        return {key: plain(item) for key, item in value._asdict().items()}
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def revive(kind: Any, entry: Mapping[str, Any]) -> Any:
+    """The value of section 1 from plain(); fields that this version does not know are dropped, missing ones defaulted.
+    TypeError if a field has another form, as a later version may have written it."""
+    nested = {"process": Process, "claim": Pane, "pane": Pane, "end": End, "record": Record, "wait": Wait, "last_wait": Wait}
+    values = {key: entry[key] for key in kind._fields if key in entry}
+    for key, of in nested.items():
+        if values.get(key) is not None:
+            values[key] = revive(of, values[key])
+    if kind is Session:
+        values["asks"] = tuple(revive(Ask, ask) for ask in values.get("asks", ()))
+        values["agents"] = tuple(values.get("agents", ()))
+    for key, default in kind._field_defaults.items():
+        form = (int, float) if isinstance(default, float) else type(default)
+        if default is not None and not isinstance(values.get(key, default), form):
+            raise TypeError(f"{key} is {values[key]!r:.40}")
+    return kind(**values)
+
+
+class Store:
+    """The database: sessions (each as JSON), the ids of the events that were taken, the history of every change. Used under
+    the daemon's lock. What save() has returned from survives a kill -9 (SQLite's write-ahead log)."""
+
+    SCHEMA = """
+        CREATE TABLE IF NOT EXISTS sessions (session_id TEXT PRIMARY KEY, value TEXT NOT NULL);
+        CREATE TABLE IF NOT EXISTS events (event_id TEXT PRIMARY KEY, at REAL NOT NULL);
+        CREATE TABLE IF NOT EXISTS history (session_id TEXT, at REAL, state TEXT, reason TEXT, since REAL, witness TEXT,
+                                            fact TEXT, text TEXT);
+        CREATE INDEX IF NOT EXISTS history_by_session ON history (session_id, at);
+    """
+
+    def __init__(self, path: str):
+        import sqlite3
+        self.path = path
+        try:
+            try:
+                self.db = self.open()
+            except sqlite3.OperationalError:  # locked, full, not ours to write: the content is well
+                raise
+            except sqlite3.DatabaseError as error:
+                self.put_aside(error)
+                self.db = self.open()
+        except (sqlite3.Error, OSError) as error:
+            raise Fault(f"can't use the database {path}: {error}; mend that, or move the file away") from None
+
+    def open(self) -> Any:
+        """The database, whole and with its tables."""
+        import sqlite3
+        db = sqlite3.connect(self.path, check_same_thread=False, timeout=5)
+        try:
+            db.text_factory = lambda data: data.decode("utf-8", "replace")
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=NORMAL")
+            found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise sqlite3.DatabaseError(" ".join(found.split()))
+            db.executescript(self.SCHEMA)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def put_aside(self, error: Exception) -> None:
+        """A broken database out of the way, for whoever may mend it. The live sessions are found again without it."""
+        aside = f"{self.path}.broken-{time.time():.0f}"
+        for end in ("", "-wal", "-shm"):
+            if os.path.exists(self.path + end):
+                os.replace(self.path + end, aside + end)
+        print(f"trailboss: the database was broken ({error}): it is put aside as {aside}", file=sys.stderr, flush=True)
+
+    def load(self) -> Board:
+        """The board as it was saved last. A row that can't be read is passed over: the witnesses tell of it again."""
+        sessions = {}
+        for session_id, value in self.db.execute("SELECT session_id, value FROM sessions"):
+            try:
+                s = revive(Session, read_json(value))
+                if s.session_id != session_id:
+                    raise ValueError(f"it is {s.session_id!r:.40}'s")
+                sessions[session_id] = s
+            except (ValueError, TypeError, AttributeError) as error:
+                print(f"trailboss: session {session_id} in {self.path} can't be read, passed over: {error}", file=sys.stderr)
+        return Board(sessions)
+
+    def knows(self, event_id: str) -> bool:
+        return bool(self.db.execute("SELECT 1 FROM events WHERE event_id = ?", storable([event_id])).fetchone())
+
+    def save(self, old: Board, new: Board, events: Sequence[Event], now: float) -> None:
+        """What differs between two boards, in one transaction."""
+        with self.db:
+            self.db.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", [
+                (key, json.dumps(plain(s))) for key, s in new.sessions.items() if old.sessions.get(key) != s])
+            self.db.executemany("DELETE FROM sessions WHERE session_id = ?",
+                                [(key,) for key in old.sessions if key not in new.sessions])
+            self.db.executemany("INSERT OR IGNORE INTO events VALUES (?, ?)",
+                                [storable((e.event_id, e.at)) for e in events if e.event_id])
+            self.db.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                                [storable(change) for change in changes(old, new, now)])
+
+    def prune(self, now: float) -> None:
+        with self.db:
+            self.db.execute("DELETE FROM events WHERE at < ?", (now - 7 * 86400,))
+            self.db.execute("DELETE FROM history WHERE at < ?", (now - 90 * 86400,))
+
+
+def storable(row: Sequence[Any]) -> List[Any]:
+    """A row that SQLite takes: it refuses lone surrogates, which a JSON escape or an odd byte can bring in."""
+    return [value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for value in row]
+
+
+def take_spool(home: str) -> List[Tuple[str, Dict[str, str], bytes]]:
+    """The events that came while no daemon answered: (path, headers, payload) each, oldest first."""
+    folder, found = os.path.join(home, "spool"), []
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    for name in (name for name in names if name.endswith(".event")):
+        path = os.path.join(folder, name)
+        content = read_file(path)
+        if content is None:
+            continue
+        head, _, body = content.partition(b"\n\n")
+        lines = [line.split(": ", 1) for line in head.decode("utf-8", "surrogateescape").split("\n") if ": " in line]
+        headers = {key.lower(): value for key, value in lines}
+        headers.setdefault("x-event-id", name[:-len(".event")])
+        try:
+            headers.setdefault("x-event-time", repr(os.stat(path).st_mtime))
+        except OSError:
+            continue
+        found.append((path, headers, body))
+    return found
+
+
+def write_spool(home: str, headers: Mapping[str, str], body: bytes) -> None:
+    """One event into the spool, as hooks/trailboss-emit.sh does it; of the others the newest stay, as far as there is
+    room."""
+    folder, room = os.path.join(home, "spool"), SPOOL_BYTES - len(body)
+    for path in (home, folder):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    ours = [entry for entry in os.scandir(folder) if re.match(r"[0-9][-.0-9]*\.(event|tmp)\b", entry.name)]
+    for n, entry in enumerate(sorted(ours, key=lambda entry: entry.name, reverse=True), 2):
+        room -= entry.stat(follow_symlinks=False).st_size
+        if n > SPOOL_FILES or room < 0:
+            remove_file(entry.path)
+    head = "".join(f"{key}: {value}\n" for key, value in headers.items())
+    replace_file(os.path.join(folder, headers["X-Event-Id"] + ".event"),
+                 head.encode("utf-8", "surrogateescape") + b"\n" + body)
+
+
+class Records:
+    """Claude Code's session records in every known config folder; a file is read again when it has changed."""
+
+    def __init__(self) -> None:
+        self.seen: Dict[str, Tuple[Any, Optional[Record]]] = {}
+        self.pid_domain = ""
+        try:
+            self.pid_domain = os.readlink("/proc/self/ns/pid")
+        except OSError:
+            pass
+
+    def look(self, configs: Sequence[str]) -> List[Record]:
+        """Every record that is there, dead processes' too. The .key files beside them are never opened."""
+        now_there = {}
+        for config in configs:
+            folder = os.path.join(config, "sessions")
+            try:
+                entries = [entry for entry in os.scandir(folder) if re.match(r"[0-9]+\.json\Z", entry.name)]
+            except (OSError, ValueError):
+                continue
+            for entry in entries:
+                try:
+                    st = entry.stat()
+                except OSError:
+                    continue
+                mark = (st.st_mtime_ns, st.st_size, st.st_ino)
+                known = self.seen.get(entry.path)
+                if not known or known[0] != mark or time.time() < st.st_mtime + MTIME_STEP:
+                    text = (read_file(entry.path, 1 << 20) or b"").decode("utf-8", "replace")
+                    record = parse_record(text, config, self.pid_domain)
+                    if not record and known and time.time() < st.st_mtime + MTIME_STEP:
+                        record = known[1]  # it is being written
+                    known = (mark, record)
+                now_there[entry.path] = known
+        self.seen = now_there
+        return [record for _, record in now_there.values() if record]
+
+
+def find_transcript(config: str, session_id: str) -> str:
+    """The transcript of a session that only its record told of, or ""."""
+    try:
+        found = glob.glob(os.path.join(glob.escape(config), "projects", "*", session_id + ".jsonl"))
+        return max(found, key=os.path.getmtime) if found else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def read_context(path: str, session_id: str, configs: Sequence[str]) -> Context:
+    """The context from the end of a transcript; empty if the path does not lead to a regular file inside the projects
+    folder of a known config folder: it comes from outside. The file may be huge, so only its last whole lines are read."""
+    try:
+        real = os.path.realpath(path) if path else ""
+        if not any(real.startswith(os.path.realpath(os.path.join(config, "projects")) + os.sep) for config in configs):
+            return Context()
+        with open_file(real, os.O_NOFOLLOW) as file:
+            start = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
+            file.seek(start)
+            lines = file.read(TAIL_BYTES).split(b"\n")
+    except (OSError, ValueError):
+        return Context()
+    return parse_lines(lines[1 if start else 0:-1], session_id)
+
+
+# ======================================================================================================================
+# 8 SYSTEM
+# Processes and tmux as they are now. Neither may hang the daemon: /proc is read, tmux has a time limit and is asked only
+# where something listens on its socket.
+
+
+def processes_of(pids: Sequence[int]) -> Dict[int, Optional[Process]]:
+    """Each of these processes, None for one that is gone. start is /proc/PID/stat's field 22 (clock ticks since boot, as in
+    Claude Code's procStart), or what ps prints where there is no /proc: one ps for all."""
+    if os.path.exists("/proc/self/stat"):
+        return {pid: parse_stat(pid, read_file(f"/proc/{pid}/stat", 4096) or b"") for pid in pids}
+    if not pids:
+        return {}
+    done = subprocess.run(["ps", "-o", "pid=,stat=,tty=,lstart=", "-p", ",".join(map(str, pids))], timeout=5,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"})
+    found = dict(filter(None, map(parse_ps, done.stdout.decode("utf-8", "replace").split("\n"))))
+    return {pid: found.get(pid) for pid in pids}
+
+
+def parse_stat(pid: int, line: bytes) -> Optional[Process]:
+    """A process from /proc/PID/stat; None for a zombie, or if there is no such line. The name in it may hold anything."""
+    fields = line.rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    device = int(fields[4])
+    major, minor = device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00
+    return Process(pid, fields[19].decode(), f"/dev/pts/{minor}" if major == 136 else "")
+
+
+def parse_ps(line: str) -> Optional[Tuple[int, Process]]:
+    """(pid, process) from a line of ps; None for a zombie."""
+    pid, state, tty, start = (line.split(None, 3) + [""] * 4)[:4]
+    if not start or state.startswith("Z"):
+        return None
+    return int(pid), Process(int(pid), start.strip(), f"/dev/{tty}" if tty.startswith("tty") else "")
+
+
+def process_of(pid: int) -> Optional[Process]:
+    return processes_of([pid])[pid]
+
+
+def began_at(process: Process) -> float:
+    """When a process began, epoch seconds; 0 if that can't be read."""
+    try:
+        if process.start.isdigit():
+            boot = re.search(rb"^btime ([0-9]+)", read_file("/proc/stat") or b"", re.M)
+            return int(boot.group(1)) + int(process.start) / os.sysconf("SC_CLK_TCK") if boot else 0.0
+        return time.mktime(time.strptime(process.start))
+    except (ValueError, OverflowError, OSError):
+        return 0.0
+
+
+def belongs(record: Record, process: Optional[Process]) -> bool:
+    """Is a record about this live process? By its procStart; where that has another form, by when the process began."""
+    if record.foreign:
+        return True
+    if not process:
+        return False
+    if record.proc_start and record.proc_start.isdigit() == process.start.isdigit():
+        return record.proc_start == process.start
+    return began_at(process) <= record.started_at + 2
+
+
+def listens(path: str) -> bool:
+    """Does somebody listen on a Unix socket?"""
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1)
+            probe.connect(path)
+        return True
+    except (ConnectionRefusedError, FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # too busy, not ours to open: no proof that it is gone
+
+
+class Tmux:
+    """Every call of the tmux program. Rows are asked for with ids first and free text last, separated by tabs; -u keeps
+    tabs and other letters whole whatever the locale is."""
+
+    PANES = ("#{pane_id}\t#{pane_tty}\t#{pane_pid}\t#{pane_dead}\t#{window_id}\t#{pane_index}\t#{session_id}\t"
+             "#{window_index}\t#{pid}\t#{version}\t#{session_name}")
+    CLIENTS = ("#{client_name}\t#{client_tty}\t#{client_activity}\t#{client_control_mode}\t#{client_readonly}\t"
+               "#{session_id}\t#{window_id}\t#{pane_id}")
+
+    PLACES = ":/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin"  # a service's PATH may be short
+
+    def __init__(self, clock: Any = time.time):
+        self.clock = clock
+
+    def run(self, socket_path: str, *argv: str, seconds: float = 2.0) -> Tuple[int, str]:
+        """tmux's exit code and output; a Fault if there is no tmux or it does not answer in time."""
+        env = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TMUX_PANE")}
+        env["PATH"] = env.get("PATH", "") + self.PLACES
+        try:
+            done = subprocess.run(["tmux", "-u", "-S", socket_path, *argv], stdin=subprocess.DEVNULL, env=env,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
+        except FileNotFoundError:
+            raise Fault("tmux is not installed, or not on the PATH of the daemon") from None
+        except subprocess.TimeoutExpired:
+            raise Fault(f"tmux on {socket_path} did not answer within {seconds:.0f} s") from None
+        except OSError as error:
+            raise Fault(f"tmux can't be run: {error.strerror}") from None
+        return done.returncode, done.stdout.decode("utf-8", "replace")
+
+    def rows(self, socket_path: str, command: str, form: str) -> List[List[str]]:
+        """The rows of a list command, without lines that are none. Fault if tmux did not answer, or not like tmux."""
+        code, out = self.run(socket_path, *command.split(), "-F", form)
+        width = form.count("\t")
+        rows = [line.split("\t", width) for line in out.split("\n")]
+        pane_id = form.split("\t").index("#{pane_id}")
+        rows = [row for row in rows if len(row) == width + 1 and PANE_ID.match(row[pane_id])]
+        if code or out.strip() and not rows:
+            raise Fault(f"tmux {command} on {socket_path} failed: {' '.join(out[:200].split()) or f'exit code {code}'}")
+        return rows
+
+    def look(self, socket_path: str) -> Server:
+        """The server behind a socket with its panes; pid 0 if it is gone. Fault if it did not answer, which proves
+        nothing."""
+        at = self.clock()
+        if not listens(socket_path):
+            return Server(socket_path, 0, at, {})
+        try:
+            rows = self.rows(socket_path, "list-panes -a", self.PANES)
+            if not rows:
+                raise Fault(f"tmux on {socket_path} lists no panes")
+        except Fault:
+            if listens(socket_path):
+                raise
+            return Server(socket_path, 0, at, {})
+        panes: Dict[str, PaneView] = {}
+        for pane_id, tty, pid, dead, window_id, pane_index, session_id, window_index, _, _, name in rows:
+            places = panes[pane_id].places if pane_id in panes else ()
+            panes[pane_id] = PaneView(pane_id, tty, int(pid or 0), dead == "1", window_id, pane_index,
+                                      places + ((session_id, name, window_index),))
+        return Server(socket_path, int(rows[0][8]), at, panes, rows[0][9])
+
+    def clients(self, socket_path: str) -> List[Client]:
+        """The attached clients of a server. Fault if it does not answer."""
+        rows = self.rows(socket_path, "list-clients", self.CLIENTS)
+        return [Client(socket_path, name, tty, int(activity or 0), control == "1", readonly == "1", *ids)
+                for name, tty, activity, control, readonly, *ids in rows]
+
+    def screen(self, pane: Pane) -> str:
+        """The pane's visible text. Fault if it has none."""
+        code, out = self.run(pane.socket, "capture-pane", "-p", "-t", pane.pane_id)
+        if code:
+            raise Fault(f"tmux could not show the pane {pane.pane_id}: {out.strip()}")
+        return out
+
+    @staticmethod
+    def sockets(env: Mapping[str, str]) -> List[str]:
+        """The sockets of this person's servers that have the usual place (tmux -L NAME)."""
+        folder = os.path.join(os.path.realpath(env.get("TMUX_TMPDIR") or "/tmp"), f"tmux-{os.getuid()}")
+        try:
+            return [entry.path for entry in os.scandir(folder) if stat.S_ISSOCK(entry.stat().st_mode)]
+        except OSError:
+            return []
+
+
+# ======================================================================================================================
+# 9 EMIT
+# What hooks/trailboss-emit.sh does with curl, for a machine without it. It may print nothing, must exit 0, and must be done
+# in under two seconds: so alarms bound it all, and whatever goes wrong ends in silence.
+
+HEADERS = {"X-Tmux": "TMUX", "X-Tmux-Pane": "TMUX_PANE", "X-Claude-Pid": "CLAUDE_PID",
+           "X-Claude-Entrypoint": "CLAUDE_CODE_ENTRYPOINT", "X-Claude-Config": "CLAUDE_CONFIG_DIR",
+           "X-Claude-Project-Dir": "CLAUDE_PROJECT_DIR", "X-Claude-Job-Dir": "CLAUDE_JOB_DIR"}
+
+
+def emit(env: Mapping[str, str], stdin: int = 0) -> int:
+    """Hand one hook event from standard input to the daemon, or to the spool. Always 0."""
+    def give_up(*_: Any) -> None:
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+        raise TimeoutError("the daemon takes too long: there is time left for the spool")
+
+    try:
+        now = time.time()
+        signal.signal(signal.SIGALRM, give_up)
+        signal.setitimer(signal.ITIMER_REAL, 1.5, 0.4)
+        for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_IGN)  # a session that ends takes its hooks along; its event counts
+        body = read_input(stdin, now + 1.0)
+        headers = {"X-Event-Id": f"{now:.9f}-{os.getpid()}", "X-Event-Time": f"{now:.6f}"}
+        headers.update({key: env[name] for key, name in HEADERS.items()
+                        if env.get(name) and not re.search(r"[\x00-\x1f\x7f]", env[name])})
+        folder = env.get("TRAILBOSS_HOME") or env.get("XDG_STATE_HOME") or "/"
+        home = state_home(env)
+        if body and os.path.isabs(folder) and not post_event(home, headers, body):  # a relative one is in the project
+            write_spool(home, headers, body)
+    except BaseException:  # a hook that fails shows in the person's session
+        pass
+    return 0
+
+
+def read_input(fd: int, until: float) -> bytes:
+    """Standard input to its end, or as much as has come by a time. Nothing if it is more than the daemon would take."""
+    parts, size = [], 0
+    while size <= SPOOL_LIMIT and time.time() < until and select.select([fd], [], [], max(0.0, until - time.time()))[0]:
+        part = os.read(fd, 1 << 20)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts) if size <= SPOOL_LIMIT else b""
+
+
+def post_event(home: str, headers: Mapping[str, str], body: bytes) -> bool:
+    """POST an event. True if the daemon has it for good, or no later try can do better."""
+    import http.client
+    try:
+        daemon = daemon_address(home)
+        connection = http.client.HTTPConnection("127.0.0.1", daemon["port"], timeout=0.6)
+        connection.request("POST", "/event", body, {
+            "Authorization": f"Bearer {token_of(home)}", "Content-Type": "application/json",
+            **{key: value.encode("utf-8", "surrogateescape").decode("latin-1") for key, value in headers.items()}})
+        with connection.getresponse() as response:
+            status = response.status
+        connection.close()
+    except Exception:  # whatever it is, there is still the spool
+        return False
+    return 200 <= status < 300 or status in (400, 413)
+
+
+def daemon_address(home: str) -> Dict[str, Any]:
+    """Where our daemon listens: {pid, start, port}. Fault 3 unless the very process that wrote it lives: whoever else has
+    its port by now must get neither an event nor the token."""
+    try:
+        daemon = read_json(read_file(os.path.join(home, "daemon.json")) or b"null")
+        alive = process_of(daemon["pid"]) if daemon else None
+        if alive and alive.start == daemon["start"] and isinstance(daemon["port"], int):
+            return daemon
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise Fault(f"no daemon answers for {home}: start it with `python3 {shlex.quote(own_path())} serve --detach`", 3)
+
+
+# ======================================================================================================================
+# 10 DAEMON
+# One Board under one lock. Events come in by HTTP, a thread per connection; a tick reads the records, the processes and the
+# spool; a second, slower loop asks tmux, which may hang. Each of them makes a new board and saves what differs before it is
+# the board, so that an answered event is never lost.
+
+TICK = 0.2             # s
+TMUX_EVERY = 2.0       # s between looks at tmux; 0.5 while some session's pane is not proved
+CONNECTIONS = 64
+BODY_LIMIT = 16 * 1024 * 1024
+KEEP_GONE = 86400.0    # s that `list --all` shows a session that has ended
+
+
+class Daemon:
+    """Owns the board, the world as it was seen last, and the database."""
+
+    def __init__(self, home: str, env: Mapping[str, str], clock: Any = time.time):
+        self.home, self.env, self.clock = home, env, clock
+        self.lock = threading.RLock()
+        self.store = Store(os.path.join(home, "trailboss.db"))
+        self.board, self.world = self.store.load(), World()
+        self.records, self.tmux = Records(), Tmux(clock)
+        self.default_configs = configs_of(home, env)
+        self.jumping = threading.Lock()
+        self.trails: Dict[str, List[Pane]] = {}
+        self.tries: Dict[Tuple[str, float], Tuple[int, float]] = {}
+        self.stopping, self.look_now = threading.Event(), threading.Event()
+
+    # -- what comes in ---------------------------------------------------------------------------------------------
+
+    def hear(self, events: Sequence[Event]) -> None:
+        """Take events in, in the order of their times. When this returns, they are saved."""
+        events = [e._replace(process=known_process(e)) for e in sorted(events, key=lambda e: e.at)]
+        with self.lock:
+            board, world, fresh = self.board, self.world, []
+            for e in events:
+                if e.event_id and self.store.knows(e.event_id):
+                    continue
+                fresh.append(e)
+                board = take_event(board, e)
+                if e.process:
+                    world = world._replace(processes={**world.processes, e.process.pid:
+                                                      e.process if e.process.start else None})
+                if e.claim and e.claim.socket not in world.servers:
+                    self.look_now.set()
+            self.world = world
+            self.turn(observe(board, world, self.clock()), fresh)
+
+    def turn(self, board: Board, events: Sequence[Event] = ()) -> None:
+        """Make this the board, once it is saved."""
+        if board.sessions != self.board.sessions or events:
+            self.store.save(self.board, board, events, self.clock())
+        self.board = board
+
+    def tick(self) -> None:
+        """Look at records, processes and the spool."""
+        self.take_in_spool()
+        records = self.records.look(self.configs())
+        with self.lock:
+            pids = {s.process.pid for s in self.board.sessions.values() if s.process and not s.ended_at}
+        processes = processes_of(sorted(pids.union(r.pid for r in records if not r.foreign)))
+        live = {r.pid: r for r in records if belongs(r, processes.get(r.pid))}
+        with self.lock:
+            self.world = self.world._replace(records=live, processes=processes)
+            newcomers = strangers(self.board, live, self.clock())
+        found = [(r, *self.transcript_of(r)) for r in newcomers]
+        with self.lock:
+            board = self.board
+            for record, path, context in found:
+                board = take_stranger(board, record, context, processes.get(record.pid), path)
+            self.turn(self.fill_in(observe(board, self.world, self.clock())))
+
+    def transcript_of(self, r: Record) -> Tuple[str, Context]:
+        path = find_transcript(r.config, r.session_id)
+        return path, read_context(path, r.session_id, self.configs())
+
+    def fill_in(self, board: Board) -> Board:
+        """Fill in from the transcript what a wait is about where no hook told. Lines come late: five tries, 1 s apart."""
+        now = self.clock()
+        bare = {(s.session_id, s.wait.since): s for s in board.sessions.values() if s.wait and not s.wait.text}
+        self.tries = {key: self.tries.get(key, (0, now)) for key in bare}
+        for key, s in bare.items():
+            tries, due = self.tries[key]
+            if tries < 5 and now >= due:
+                self.tries[key] = (tries + 1, now + 1)
+                path = s.transcript_path or find_transcript(s.config, s.session_id)
+                context = read_context(path, s.session_id, self.configs())
+                board = board._replace(sessions={**board.sessions, s.session_id: tell(s, context)})
+        return board
+
+    def take_in_spool(self) -> None:
+        """Events that came while nobody answered; a file goes once its event is saved. One that is none is put aside."""
+        waiting_files, events = take_spool(self.home), []
+        for path, headers, body in waiting_files:
+            try:
+                events.append(parse_event(body, headers, self.clock()))
+            except Fault as fault:
+                print(f"trailboss: {path} dropped: {fault}", file=sys.stderr, flush=True)
+        if events:
+            self.hear(events)
+        for path, _, _ in waiting_files:
+            remove_file(path)
+
+    def configs(self) -> List[str]:
+        """Every config folder that was told of."""
+        with self.lock:
+            told = {s.config for s in self.board.sessions.values() if s.config.startswith("/")}
+        return sorted(told.union(self.default_configs))
+
+    # -- tmux --------------------------------------------------------------------------------------------------------
+
+    def look_at_tmux(self, also: Optional[Sequence[str]] = None) -> Dict[str, Fault]:
+        """Look at every server that a session may be in, that was seen before, or that `also` names: a client may be on
+        one without any session. One that does not answer stays as it was, and comes back with the reason."""
+        with self.lock:
+            live = [s for s in self.board.sessions.values() if not s.ended_at]
+            known = {path for path, server in self.world.servers.items() if server.pid}
+        silent: Dict[str, Fault] = {}
+        if not live and also is None:
+            return silent
+        for path in known.union((s.claim.socket for s in live if s.claim), self.tmux.sockets(self.env), also or ()):
+            try:
+                server = self.tmux.look(path)
+            except Fault as fault:
+                silent[path] = fault
+                continue
+            with self.lock:
+                self.world = self.world._replace(servers={**self.world.servers, path: server})
+        with self.lock:
+            self.turn(observe(self.board, self.world, self.clock()))
+        return silent
+
+    def servers(self) -> Dict[str, Server]:
+        with self.lock:
+            return dict(self.world.servers)
+
+    # -- the loops ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """The first look, before anybody is answered; then the loops."""
+        now = self.clock()
+        self.store.prune(now)
+        self.turn(forget(self.board, now - KEEP_GONE))
+        self.tick()
+        self.look_at_tmux()
+        for loop in (self.tick_loop, self.tmux_loop):
+            threading.Thread(target=loop, daemon=True).start()
+
+    def tick_loop(self) -> None:
+        while not self.stopping.wait(TICK):
+            self.guard(self.tick)
+            if not os.path.isdir(self.home):
+                os.kill(os.getpid(), signal.SIGTERM)  # nobody can find us any more: the state folder was taken away
+
+    def tmux_loop(self) -> None:
+        while not self.stopping.is_set():
+            with self.lock:
+                unproved = any(not s.ended_at and is_interactive(s) and not (s.pane and s.process)
+                               for s in self.board.sessions.values())
+            self.look_now.wait(0.5 if unproved else TMUX_EVERY)
+            self.look_now.clear()
+            self.guard(self.look_at_tmux)
+
+    def guard(self, action: Any) -> None:
+        """A loop outlives any one failure."""
+        try:
+            action()
+        except Exception:
+            if not self.stopping.is_set():
+                traceback.print_exc()
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.look_now.set()
+        with self.lock:
+            self.store.db.close()
+
+    # -- what is asked -----------------------------------------------------------------------------------------------
+
+    def queue(self, everything: bool) -> Dict[str, Any]:
+        with self.lock:
+            return listing(self.board, self.world.servers, self.clock(), everything)
+
+    def detail(self, wanted: str, screen: bool) -> Dict[str, Any]:
+        """A session in full, for `show`; without an ID, the one that waits longest."""
+        with self.lock:
+            now, servers = self.clock(), self.world.servers
+            queue = waiting(self.board, now)
+            if not wanted and not queue:
+                raise Fault("nothing is waiting", 4)
+            s = find(list(self.board.sessions.values()), wanted) if wanted else queue[0]
+        answer = {"now": now, "session": item(s, servers, now) if s.wait else session_row(s, servers)}
+        if screen:
+            if not s.pane:
+                raise Fault(f"session {s.session_id[:8]} has no pane to show" + attach_hint(s))
+            return {**answer, "screen": self.tmux.screen(s.pane)}
+        context = read_context(s.transcript_path, s.session_id, self.configs())
+        wait = s.wait or Wait("", 0.0)
+        return {**answer, "tool_name": wait.tool_name, "tool_input": wait.tool_input, "lines": context.lines,
+                "last_message": wait.text if wait.reason == "error" else s.last_message or context.message}
+
+    def put_off(self, ask: Mapping[str, Any]) -> Dict[str, Any]:
+        """skip and snooze: a wait is offered later. Without an ID: the one that is looked at, else the longest."""
+        here = here_of(ask)
+        looked_at = self.looked_at(here)
+        with self.lock:
+            now = self.clock()
+            queue = waiting(self.board, now)
+            wanted = text_of(ask.get("id"))
+            if not queue:
+                raise Fault("nothing is waiting", 4)
+            s = meant(queue, wanted, here) if wanted else next(
+                (s for s in queue if looked_at and s.pane == looked_at), queue[0])
+            if ask.get("action") == "skip":
+                self.turn(put_off(self.board, s.session_id, skipped_at=now))
+            else:
+                seconds = ask.get("seconds")
+                until = FOREVER if seconds is None else now + number_of(seconds) if number_of(seconds) else 0.0
+                self.turn(put_off(self.board, s.session_id, snoozed_until=until))
+            return {"session": item(self.board.sessions[s.session_id], self.world.servers, now), "now": now}
+
+    def looked_at(self, here: Optional[Tuple[str, str, str]]) -> Optional[Pane]:
+        """The pane that the client which would move looks at."""
+        try:
+            clients = self.clients()
+            return self.seen_by(choose_client(clients, here=here), clients)
+        except Fault:
+            return None
+
+    def clients(self, silent: Optional[Dict[str, Fault]] = None) -> List[Client]:
+        """Every attached client of the servers that are not silent. Fault if one that is may be why there is none."""
+        found: List[Client] = []
+        silent = {} if silent is None else silent
+        for path, server in self.servers().items():
+            try:
+                found += self.tmux.clients(path) if server.pid and path not in silent else []
+            except Fault as fault:
+                silent[path] = fault
+        if silent and not found:
+            raise next(iter(silent.values()))
+        return found
+
+    # -- jump --------------------------------------------------------------------------------------------------------
+
+    def jump(self, ask: Mapping[str, Any]) -> Dict[str, Any]:
+        """Take a client to the next waiting pane, to the one of an ID, or back. Answers with the notes that a person
+        should read; Fault if nobody moved. One at a time: a second press goes on from where the first one led."""
+        here, wanted, name = here_of(ask), text_of(ask.get("id")), text_of(ask.get("client"))
+        back, attach = bool(ask.get("back")), bool(ask.get("attach"))
+        with self.jumping:
+            with self.lock:
+                board, now = self.board, self.clock()  # as the person saw it; what is gone since is said
+            goals = offered(waiting(board, now), now)
+            if wanted:
+                goals = [meant(list(board.sessions.values()), wanted, here)]
+            if not goals and not back:
+                raise Fault("nothing is waiting", 4)
+            clients = self.clients(self.look_at_tmux([here[0]] if here and here[0].startswith("/") else []))
+            if back:
+                return self.back(choose_client(clients, name, here), clients, attach)
+            try:
+                client = choose_client(clients, name, here, next((s.pane.socket for s in goals if s.pane), ""))
+            except Fault as fault:
+                if name:
+                    raise
+                _, s, view = self.first_there(goals)
+                raise Fault(f"{fault}: attach one with `{attach_command(s.pane.socket, view)}`") from None
+            notes, s, view = self.first_there(goals if wanted else next_after(goals, self.seen_by(client, clients)))
+            self.go(s.pane, view, client, clients, attach)
+            return {"notes": notes, "session": session_row(s, self.servers()), "client": client.name}
+
+    def first_there(self, goals: Sequence[Session]) -> Tuple[List[str], Session, PaneView]:
+        """The first of them that is in a pane now, and which were passed over. Fault if none is. A process that ended
+        since the last tick proves no pane: its terminal may be another pane's by now."""
+        notes: List[str] = []
+        for old in goals:
+            with self.lock:
+                s = self.board.sessions.get(old.session_id, old)
+            alive = not s.process or same_process(s.process, process_of(s.process.pid))
+            view = self.view_of(s.pane) if s.pane and alive else None
+            if view:
+                return notes, s, view
+            where = s.pane or old.pane
+            notes.append(f"session {s.session_id[:8]} in {where.pane_id} is gone" if where else
+                         f"session {s.session_id[:8]} has no pane" + attach_hint(s))
+        raise Fault("; ".join(notes))
+
+    def go(self, pane: Pane, view: PaneView, client: Client, clients: Sequence[Client], attach: bool) -> None:
+        """Bring a pane to a client of its server; where tmux runs inside tmux, by the client around this one or inside.
+        Another server: Fault with the command that attaches there, or with `attach` that is what the client does."""
+        servers, seen, mover = self.servers(), self.seen_by(client, clients), client
+        if client.socket != pane.socket:
+            mover = outer_client(client, clients, servers)
+            if not mover or mover.socket != pane.socket:
+                mover = inner_client(pane.socket, client, clients, servers)
+        if mover:
+            self.move(pane, view, mover)
+            self.show_outer(mover, client, clients)
+        elif attach and not client.control:
+            self.tmux.look(pane.socket)  # it must answer now: the person would hang there
+            code, out = self.tmux.run(client.socket, "detach-client", "-t", client.name, "-E",
+                                      "exec " + attach_command(pane.socket, view))
+            if code:
+                raise Fault(f"tmux did not let go of the client {client.name}: {out.strip()}")
+        else:
+            raise Fault(f"the pane {pane.pane_id} is on another tmux server: `{attach_command(pane.socket, view)}`, or "
+                        "`trailboss jump --attach` takes this client there")
+        if mover != client and seen != pane:
+            self.remember(client, seen)
+
+    def move(self, pane: Pane, view: PaneView, client: Client) -> None:
+        """Run the commands, then see whether the client is there: tmux's exit code alone says little."""
+        for argv in steps(view, client, self.servers()[pane.socket].version):
+            code, out = self.tmux.run(pane.socket, *argv)
+            if code:
+                raise Fault(f"tmux {argv[0]} to {pane.pane_id} failed: {out.strip()}")
+        now_at = [c.pane_id for c in self.tmux.clients(pane.socket) if c.name == client.name]
+        if now_at != [pane.pane_id]:
+            raise Fault(f"tmux took the client {client.name} to {' '.join(now_at) or 'nowhere'}, not to {pane.pane_id}")
+        if self.seat(client) != pane:
+            self.remember(client, self.seat(client))
+
+    def show_outer(self, client: Client, asker: Client, clients: Sequence[Client]) -> None:
+        """Where the client runs in a pane of another tmux, bring that pane up there: to the one who asked, if it is
+        theirs. At most three deep."""
+        servers = self.servers()
+        for _ in range(3):
+            outer = outer_client(client, clients, servers, asker)
+            if not outer:
+                return
+            server, view = client_terminal(client, servers)
+            self.move(Pane(server.socket, server.pid, view.pane_id), view, outer)
+            client = outer
+
+    def remember(self, client: Client, pane: Optional[Pane]) -> None:
+        """One step of a client's way back. It goes by the client's name, its terminal: that stays on another server."""
+        trail = self.trails.setdefault(client.name, [])
+        trail += [pane] if pane else []
+        del trail[:-50]
+
+    def back(self, client: Client, clients: Sequence[Client], attach: bool) -> Dict[str, Any]:
+        """Where this client was before its last jump; panes that are gone since are passed over."""
+        trail, notes = self.trails.get(client.name, []), []
+        while trail:
+            pane, view = trail[-1], self.view_of(trail[-1])
+            if view and pane not in (self.seat(client), self.seen_by(client, clients)):
+                length = len(trail)
+                self.go(pane, view, client, clients, attach)
+                del trail[length - 1:]  # the way back is not a way
+                return {"notes": notes, "session": {"pane": pane.pane_id, "server": pane.socket}, "client": client.name}
+            trail.pop()
+            notes += [] if view else [f"the pane {pane.pane_id} is gone"]
+        raise Fault("; ".join([*notes, f"the client {client.name} has no jump to go back from"]))
+
+    def seen_by(self, client: Client, clients: Sequence[Client]) -> Optional[Pane]:
+        """What a client shows: its pane, or the one inside where another tmux runs in that."""
+        servers, seat = self.servers(), self.seat(client)
+        for inner in clients:
+            around = client_terminal(inner, servers)
+            if around and seat == Pane(around[0].socket, around[0].pid, around[1].pane_id):
+                return self.seat(inner)
+        return seat
+
+    def seat(self, client: Client) -> Optional[Pane]:
+        """The pane that a client looks at."""
+        server = self.servers().get(client.socket)
+        return Pane(client.socket, server.pid, client.pane_id) if server else None
+
+    def view_of(self, pane: Pane) -> Optional[PaneView]:
+        """A pane as it was seen last, if it is still there."""
+        server = self.servers().get(pane.socket)
+        view = server.panes.get(pane.pane_id) if server and server.pid == pane.server_pid else None
+        return view if view and not view.dead else None
+
+
+def known_process(e: Event) -> Optional[Process]:
+    """The event's process as it is now; without a start where it is gone, or where a later one has its pid."""
+    process = process_of(e.process.pid) if e.process else None
+    return process if process and began_at(process) <= e.at + 2 else e.process
+
+
+def tell(s: Session, context: Context) -> Session:
+    """A wait filled in from the transcript: the tool call with no result, or the last message. (A hook's tool_input may be
+    empty where the transcript's is not: ExitPlanMode.)"""
+    wait = s.wait
+    if wait.reason not in ("permission", "question", "plan"):
+        wait = wait._replace(text=context.message)
+    elif context.tool_name and wait.tool_name in ("", context.tool_name) and not wait.agent:
+        wait = wait._replace(tool_name=context.tool_name, tool_input=context.tool_input,
+                             reason=TOOL_REASONS.get(context.tool_name, wait.reason),
+                             text=one_line_input(context.tool_name, context.tool_input))
+    return s._replace(wait=wait, last_message=s.last_message or context.message)
+
+
+def here_of(ask: Mapping[str, Any]) -> Optional[Tuple[str, str, str]]:
+    """(socket, session id, pane id) of where a command was typed: its $TMUX and $TMUX_PANE. A key or a popup has no
+    pane."""
+    parts = text_of(ask.get("tmux")).rsplit(",", 2)
+    return (parts[0], "$" + parts[2], text_of(ask.get("pane"))) if len(parts) == 3 else None
+
+
+def meant(sessions: Sequence[Session], wanted: str, here: Optional[Tuple[str, str, str]]) -> Session:
+    """The session that an ID typed here means: pane ids repeat from server to server, so this one's come first."""
+    mine = [s for s in sessions if here and s.pane and (s.pane.socket, s.pane.pane_id) == (here[0], wanted)]
+    return find(mine or sessions, wanted)
+
+
+def attach_hint(s: Session) -> str:
+    return f": `claude attach {s.session_id[:8]}`" if s.kind == "bg" else ""
+
+
+def configs_of(home: str, env: Mapping[str, str]) -> List[str]:
+    """The config folders to look into from the start: this environment's, and each one that `install` was told of."""
+    told = (read_file(os.path.join(home, "configs")) or b"").decode("utf-8", "surrogateescape").split("\n")
+    return sorted({config_folder(env), *(path for path in told if path.startswith("/"))})
+
+
+# ---- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+class Requests:
+    """One connection: http.server's BaseHTTPRequestHandler does HTTP, this answers. (Mixed with it in make_server, so that
+    a command need not load http.server.)"""
+    protocol_version = "HTTP/1.1"
+    timeout = 5  # s: a client that says nothing
+
+    def do_GET(self) -> None:
+        self.respond()
+
+    do_POST = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def version_string(self) -> str:
+        return f"trailboss/{VERSION}"
+
+    def send_error(self, code: int, message: Optional[str] = None, explain: Optional[str] = None) -> None:
+        """What http.server itself refuses: no HTTP, or a method that we do not have."""
+        self.close_connection = True
+        self.reply(code, {"error": message or "this is no request"})
+
+    def respond(self) -> None:
+        try:
+            self.check()
+            body = self.body()
+            answer = route(self.server.daemon, self.command, self.path, self.headers, body)
+            self.reply(200, answer)
+        except Refusal as refusal:
+            self.close_connection = True  # its body, if any, was not read
+            self.reply(refusal.status, {"error": str(refusal)})
+        except Fault as fault:
+            self.reply(409, {"error": str(fault), "code": fault.code})
+        except ConnectionError:
+            self.close_connection = True
+        except Exception as error:
+            traceback.print_exc()
+            self.close_connection = True
+            self.reply(500, {"error": f"the daemon failed: {error!r}; its log has more"})
+
+    def check(self) -> None:
+        """Only our own callers: no page in a browser (Host, Origin), no other user (token)."""
+        port = self.server.server_address[1]
+        own = (f"127.0.0.1:{port}", f"localhost:{port}")
+        if self.headers.get("Host") not in own:
+            raise Refusal(403, f"Host must be one of {own}")
+        origin = self.headers.get("Origin")
+        if origin is not None and origin not in [f"http://{host}" for host in own]:
+            raise Refusal(403, "requests from other origins are refused")
+        given = self.headers.get("Authorization", "").encode("utf-8", "replace")
+        if self.path != "/health" and not hmac.compare_digest(given, f"Bearer {self.server.token}".encode()):
+            raise Refusal(401, "the token is missing or wrong")
+
+    def body(self) -> bytes:
+        length, chunked = self.headers.get("Content-Length", ""), "Transfer-Encoding" in self.headers
+        if self.command != "POST" and not length and not chunked:
+            return b""
+        if chunked or not length:
+            raise Refusal(411, "a Content-Length is needed")
+        if not re.match(r"[0-9]+\Z", length):
+            raise Refusal(400, "the Content-Length is no number")
+        if len(length) > 12 or int(length) > BODY_LIMIT:
+            raise Refusal(413, f"a body may have {BODY_LIMIT} bytes at most")
+        try:
+            body = self.rfile.read(int(length))
+        except socket.timeout:
+            raise Refusal(408, "the body did not come in time") from None
+        if len(body) < int(length):
+            raise Refusal(400, "the body is shorter than its Content-Length")
+        return body
+
+    def reply(self, status: int, answer: Any) -> None:
+        data = json.dumps(answer).encode()
+        tag = '"' + hashlib.sha256(repr(steady(answer)).encode("utf-8", "replace")).hexdigest()[:16] + '"'
+        if status == 200 and self.command == "GET" and self.headers.get("If-None-Match") == tag:
+            status, data = 304, b""
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Cache-Control", "no-store")
+            if status in (200, 304):
+                self.send_header("ETag", tag)
+            if self.close_connection:
+                self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(data if self.command != "HEAD" else b"")
+            if status >= 400 and self.close_connection:
+                self.drain()
+        except OSError:  # the client has gone
+            self.close_connection = True
+
+    def drain(self) -> None:
+        """Take what the client still sends, for a while: closed over it, the connection is reset and the reply lost."""
+        self.connection.shutdown(socket.SHUT_WR)
+        self.connection.settimeout(0.5)
+        until = time.monotonic() + 2
+        while time.monotonic() < until and self.connection.recv(1 << 16):
+            pass
+
+
+class Connections:
+    """A thread per connection, but not more than CONNECTIONS; mixed with http.server's HTTPServer."""
+    daemon_threads = True
+    request_queue_size = 512  # 200 hooks at once must not be reset (scenarios.md 78)
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)  # HTTPServer's way asks a name server who we are, and may wait for it
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self.places.acquire(timeout=0.5):
+            return self.shutdown_request(request)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+def make_server(daemon: Daemon, port: int, token: str) -> Any:
+    """The HTTP server on 127.0.0.1, bound but not yet serving. OSError if the port is taken."""
+    import http.server
+    handler = type("Handler", (Requests, http.server.BaseHTTPRequestHandler), {})
+    listener = type("Listener", (Connections, http.server.ThreadingHTTPServer), {
+        "daemon": daemon, "token": token, "places": threading.BoundedSemaphore(CONNECTIONS)})
+    return listener(("127.0.0.1", port), handler)
+
+
+class Refusal(Exception):
+    """A request that is not ours to answer: an HTTP status and why."""
+
+    def __init__(self, status: int, why: str):
+        super().__init__(why)
+        self.status = status
+
+
+def steady(answer: Any) -> Any:
+    """An answer without what changes by the clock alone, for its ETag."""
+    if isinstance(answer, dict):
+        return {key: steady(value) for key, value in answer.items() if key not in ("now", "waited_s")}
+    return [steady(value) for value in answer] if isinstance(answer, list) else answer
+
+
+def route(daemon: Daemon, method: str, target: str, headers: Any, body: bytes) -> Any:
+    """The answer to a request that was let in."""
+    path, _, query = target.partition("?")
+    options = query.split("&")
+    session = re.match(r"/sessions/([%A-Za-z0-9_-]*)\Z", path)
+    if method == "POST" and path == "/event":
+        told = {key.lower(): value.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+                for key, value in headers.items()}
+        try:
+            event = parse_event(body, told, daemon.clock())
+        except Fault as fault:
+            raise Refusal(400, str(fault)) from None
+        daemon.hear([event])
+        return {}
+    if method == "GET" and path == "/health":
+        return {"trailboss": VERSION, "pid": os.getpid()}
+    if method == "GET" and path == "/queue":
+        return daemon.queue("all=1" in options)
+    if method == "GET" and session:
+        return daemon.detail(session.group(1).replace("%25", "%"), "screen=1" in options)
+    if method == "POST" and path in ("/jump", "/skip", "/snooze"):
+        try:
+            ask = read_json(body)
+        except ValueError:
+            ask = None
+        if not isinstance(ask, dict):
+            raise Refusal(400, "the body must be a JSON object")
+        return daemon.jump(ask) if path == "/jump" else daemon.put_off({**ask, "action": path[1:]})
+    raise Refusal(404, f"there is no {method} {path}")
+
+
+# ---- serve -----------------------------------------------------------------------------------------------------------
+
+
+def take_lock(home: str) -> Any:
+    """The lock of the state folder, held until this process ends. Fault if another daemon has it."""
+    path = os.path.join(home, "lock")
+    lock = open(path, "a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        try:
+            daemon = daemon_address(home)
+            raise Fault(f"a daemon for {home} runs already: pid {daemon['pid']}, on 127.0.0.1:{daemon['port']}") from None
+        except Fault as fault:
+            raise fault if fault.code == 1 else Fault(f"a daemon for {home} is just starting") from None
+    return lock
+
+
+def bind(daemon: Daemon, port: Optional[int], env: Mapping[str, str], token: str) -> Any:
+    """The HTTP server on the port that was asked for; without one on $TRAILBOSS_PORT, or on a free one if that is taken."""
+    text = env.get("TRAILBOSS_PORT") or str(DEFAULT_PORT)
+    if port is None and not re.match(r"[0-9]{1,5}\Z", text):
+        raise Fault(f"TRAILBOSS_PORT is {text!r}: it must be a port number")
+    for choice in [port] if port is not None else [int(text), 0]:
+        try:
+            return make_server(daemon, choice, token)
+        except (OSError, OverflowError) as error:
+            why = error
+    raise Fault(f"can't listen on 127.0.0.1:{choice}: {getattr(why, 'strerror', None) or why}; choose another --port")
+
+
+def publish(home: str, port: int, token: str) -> List[str]:
+    """Write where we listen, for the commands (daemon.json) and for the hooks' curl (curl.conf). The paths written."""
+    me = process_of(os.getpid())
+    paths = [os.path.join(home, name) for name in ("curl.conf", "daemon.json")]
+    replace_file(paths[0], f'# {me.pid} {me.start}\nurl = "http://127.0.0.1:{port}/event"\n'
+                           f'header = "Authorization: Bearer {token}"\n'.encode())
+    replace_file(paths[1], json.dumps({"pid": me.pid, "start": me.start, "port": port, "version": VERSION}).encode())
+    return paths
+
+
+def serve(env: Mapping[str, str], port: Optional[int]) -> int:
+    """The daemon, in the foreground, until SIGTERM or SIGINT."""
+    if hasattr(sys.stderr, "reconfigure"):
+        sys.stderr.reconfigure(line_buffering=True)  # into a log, Python 3.8 would write it late
+    home = make_private(state_home(env))
+    lock = take_lock(home)
+    token = token_of(home)
+    daemon = Daemon(home, env)
+    server = bind(daemon, port, env, token)
+    quit_now = lambda *_: threading.Thread(target=server.shutdown, daemon=True).start()
+    signal.signal(signal.SIGTERM, quit_now)
+    signal.signal(signal.SIGINT, quit_now)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if not sys.stdin or not sys.stdin.isatty() else quit_now)
+    daemon.start()
+    published = publish(home, server.server_port, token)
+    print(f"trailboss {VERSION} listens on 127.0.0.1:{server.server_port}, its state is in {home}", flush=True)
+    try:
+        server.serve_forever(poll_interval=0.1)
+    finally:
+        for path in published:
+            remove_file(path)
+        server.server_close()
+        daemon.stop()
+        lock.close()
+    return 0
+
+
+# ======================================================================================================================
+# 11 INSTALL
+# settings.json is the person's. What can't be understood is refused with its place and left alone; what is written is
+# written whole, aside, and renamed. Our hooks are known by the emitter's name in their command, in whatever form.
+
+HOOKED = ("SessionStart", "SessionEnd", "Stop", "StopFailure", "PermissionRequest", "UserPromptSubmit", "Elicitation")
+EMITTER = "trailboss-emit.sh"
+PROGRAM = "trailboss.pyz"
+
+
+def hook_entry(config: str, home: str) -> Dict[str, Any]:
+    """The hook as settings.json names it. It ends well even when the emitter is gone or broken: a hook that exits 2 would
+    stop the session. `async`, so that Claude Code does not wait; `timeout` in seconds."""
+    path = shlex.quote(os.path.join(config, EMITTER))
+    if config == os.path.join(home, ".claude"):
+        path = f"~/.claude/{EMITTER}"  # the same on every machine that shares these settings
+    return {"type": "command", "command": f"[ -r {path} ] && sh {path} >/dev/null 2>&1; exit 0", "async": True, "timeout": 5}
+
+
+def is_ours(hook: Any) -> bool:
+    return isinstance(hook, dict) and EMITTER in text_of(hook.get("command"))
+
+
+def without_ours(settings: Dict[str, Any]) -> Dict[str, Any]:
+    """The settings without our hooks, and without what is empty for that."""
+    hooks = {}
+    for event, groups in settings.get("hooks", {}).items():
+        kept = []
+        for group in groups if isinstance(groups, list) else ():
+            mine = [hook for hook in group.get("hooks", ()) if is_ours(hook)] if isinstance(group, dict) else []
+            if not mine:
+                kept.append(group)
+            elif len(mine) < len(group["hooks"]):
+                kept.append({**group, "hooks": [hook for hook in group["hooks"] if not is_ours(hook)]})
+        if kept or not groups or not isinstance(groups, list):
+            hooks[event] = kept if isinstance(groups, list) else groups
+    answer = {**settings, "hooks": hooks}
+    if not hooks and settings.get("hooks"):
+        del answer["hooks"]
+    return answer if "hooks" in settings else settings
+
+
+def with_ours(settings: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:
+    """The settings with our hook once on each event, after whatever is there."""
+    hooks = settings.get("hooks", {})
+    ours = {event: [hook for group in hooks.get(event, ()) if isinstance(group, dict)
+                    for hook in group.get("hooks", ()) if is_ours(hook)] for event in hooks}
+    if all(ours.get(event) == ([entry] if event in HOOKED else []) for event in {*hooks, *HOOKED}):
+        return settings
+    clean = without_ours(settings)
+    hooks = dict(clean.get("hooks", {}))
+    for event in HOOKED:
+        hooks[event] = [*hooks.get(event, ()), {"hooks": [entry]}]
+    return {**clean, "hooks": hooks}
+
+
+def whole_json(text: str) -> Any:
+    """JSON that can be written again with nothing lost. ValueError for a key that is there twice and for what is no
+    number."""
+    def entry(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"{max(keys, key=keys.count)!r} is there twice in one object")
+        return dict(pairs)
+
+    def number(text: str) -> float:
+        if not abs(float(text)) < float("inf"):
+            raise ValueError(f"{text} is no number")
+        return float(text)
+    return json.loads(text, object_pairs_hook=entry, parse_float=number, parse_constant=number)
+
+
+def read_settings(path: str) -> Tuple[str, Dict[str, Any]]:
+    """settings.json as text and as a value; ("", {}) where there is none. Fault with line and column if it is not valid."""
+    data = read_file(path)
+    if data is None and os.path.lexists(path):
+        raise Fault(f"{path} can't be read: nothing was changed")
+    try:
+        text = (data or b"").decode("utf-8")
+        settings = whole_json(text) if text.strip() else {}
+    except UnicodeDecodeError as error:
+        raise Fault(f"{path} is not UTF-8 (byte {error.start}): nothing was changed") from None
+    except json.JSONDecodeError as error:
+        raise Fault(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}. It is not valid JSON, so nothing was "
+                    "changed; mend it and install again") from None
+    except (ValueError, RecursionError) as error:
+        raise Fault(f"{path} can't be taken as it is ({error}): nothing was changed") from None
+    hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
+    odd = None if isinstance(hooks, dict) else "hooks" if isinstance(settings, dict) else "the file"
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        odd = odd or (None if isinstance(groups, list) else f"hooks.{event}")
+        odd = odd or next((f"a group of hooks.{event}" for group in groups
+                           if not isinstance(group, dict) or not isinstance(group.get("hooks", []), list)), None)
+    if odd:
+        raise Fault(f"{path}: {odd} has a form that Claude Code would not take: nothing was changed; mend it and install "
+                    "again")
+    return text, settings
+
+
+def write_settings(path: str, text: str, settings: Dict[str, Any]) -> None:
+    """Write settings in the indentation that they had, through a symlink, with the owner and mode that they had."""
+    indent = re.search(r"\n([ \t]+)\S", text)
+    tail = "\n" if not text or text.endswith("\n") else ""
+    new = json.dumps(settings, indent=indent.group(1) if indent else 2, ensure_ascii=False) + tail
+    new = re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half.group()):04x}", new)  # UTF-8 has no half of a pair
+    real = os.path.realpath(path)
+    if (read_file(real) or b"") != text.encode():
+        raise Fault(f"{path} was changed by somebody else just now: it was left alone; do it again")
+    try:
+        old = os.stat(real) if os.path.exists(real) else None
+        if old:
+            os.close(os.open(real, os.O_WRONLY))  # a rename would not mind that it is read-only
+        replace_file(real, new.encode(), stat.S_IMODE(old.st_mode) if old else 0o600)
+        if old and os.geteuid() == 0:
+            os.chown(real, old.st_uid, old.st_gid)
+    except OSError as error:
+        raise Fault(f"{real} can't be written ({error.strerror}): the settings were not changed") from None
+
+
+def own_data(name: str) -> bytes:
+    """A file that belongs to the program: out of the .pyz, or from the source tree."""
+    if own_path().endswith(".py"):
+        folder = os.path.dirname(own_path())
+        with open(os.path.join(folder, name if name.endswith(".py") else os.path.join("hooks", name)), "rb") as file:
+            return file.read()
+    return __loader__.get_data(name)  # type: ignore[name-defined]
+
+
+def build(target: str) -> None:
+    """Make trailboss.pyz: the same bytes from the same sources, whatever the machine, the umask, the time zone and the
+    Python. So fixed dates, modes and order, stored and not deflated, and no .pyc inside."""
+    import zipfile
+    whole = io.BytesIO(b"#!/usr/bin/env python3\n")
+    whole.seek(0, os.SEEK_END)
+    main_py = b"import sys\n\nfrom trailboss import main\n\nsys.exit(main())\n"
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as out:
+        for name in ("__main__.py", "trailboss.py", EMITTER):
+            data = main_py if name == "__main__.py" else own_data(name)
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.create_system, info.external_attr = 3, 0o100644 << 16
+            out.writestr(info, data)
+    replace_file(target, whole.getvalue(), 0o755)
+
+
+def install(env: Mapping[str, str]) -> List[str]:
+    """Put the hooks into <config>/settings.json, the emitter and the program into <config>. What was done, a line each."""
+    config, home = config_folder(env), make_private(state_home(env))
+    path = os.path.join(config, "settings.json")
+    text, settings = read_settings(path)
+    entry = hook_entry(config, env.get("HOME", ""))
+    if entry["command"].encode("utf-8", "replace").decode() != entry["command"]:
+        raise Fault(f"{config} has a name that settings.json can't hold: nothing was changed; choose another "
+                    "CLAUDE_CONFIG_DIR")
+    program, emitter = os.path.join(config, PROGRAM), os.path.join(config, EMITTER)
+    script = own_data(EMITTER).decode()
+    for name, value in (("home", home), ("python", sys.executable or ""), ("program", program)):
+        script = re.sub(rf"(?m)^{name}=$", lambda _: f"{name}={shlex.quote(value)}", script)
+    try:
+        os.makedirs(config, mode=0o700, exist_ok=True)
+        if own_path().endswith(".py"):
+            build(program)
+        elif os.path.realpath(own_path()) != os.path.realpath(program):
+            replace_file(program, read_file(own_path(), 1 << 26) or b"", 0o755)
+        replace_file(emitter, script.encode("utf-8", "surrogateescape"), 0o755)
+        token_of(home)
+        told = sorted({*configs_of(home, env), config})
+        replace_file(os.path.join(home, "configs"), "".join(c + "\n" for c in told).encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        where = error.filename or config
+        raise Fault(f"{where} can't be written ({error.strerror}): the settings were not changed") from None
+    new = with_ours(settings, entry)
+    if new != settings:
+        write_settings(path, text, new)
+    return [f"hooks: {path}" + (" (as it was)" if new == settings else ""), f"emitter: {emitter}", f"program: {program}",
+            f"state: {home}", f"next: python3 {shlex.quote(program)} serve --detach"]
+
+
+def uninstall(env: Mapping[str, str]) -> List[str]:
+    """Take our hooks out of <config>/settings.json again, and our two files out of <config>."""
+    config = config_folder(env)
+    path = os.path.join(config, "settings.json")
+    text, settings = read_settings(path)
+    new = without_ours(settings)
+    if new != settings:
+        write_settings(path, text, new)
+    lines = [f"hooks: taken out of {path}" if new != settings else f"hooks: none of ours in {path}"]
+    for name in (EMITTER, PROGRAM):
+        remove_file(os.path.join(config, name))
+    home = state_home(env)
+    try:
+        lines.append(f"the daemon still runs: pid {daemon_address(home)['pid']}; `kill` ends it")
+    except Fault:
+        pass
+    if os.path.isdir(home):
+        lines.append(f"the history stays in {home}; `rm -r {shlex.quote(home)}` takes it away")
+    return lines
+
+
+# ======================================================================================================================
+# 12 COMMANDS
+# One row of COMMANDS each. A command asks the daemon and prints; it decides nothing. Only here an exit code is chosen and a
+# Fault becomes a sentence on standard error.
+
+
+def request(env: Mapping[str, str], method: str, path: str, body: Any = None) -> Dict[str, Any]:
+    """The daemon's answer. Fault with its reason, or 3 if none answers."""
+    import http.client
+    home = state_home(env)
+    daemon = daemon_address(home)
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", daemon["port"], timeout=10)
+        connection.request(method, path, None if body is None else json.dumps(body),
+                           {"Authorization": f"Bearer {token_of(home)}", "Content-Type": "application/json"})
+        response = connection.getresponse()
+        answer = read_json(response.read())
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Fault(f"the daemon (pid {daemon['pid']}, 127.0.0.1:{daemon['port']}) does not answer: {error}", 3) from None
+    if response.status != 200:
+        raise Fault(text_of(answer.get("error")) or f"the daemon answered {response.status}", answer.get("code", 1))
+    return answer
+
+
+def terminal(out: Any, env: Mapping[str, str]) -> Tuple[Optional[int], bool]:
+    """How wide and whether in colour: a pipe gets whole lines and plain text."""
+    if not out.isatty():
+        return None, False
+    return shutil.get_terminal_size().columns, not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"
+
+
+def cmd_serve(args: Any, env: Mapping[str, str], out: Any) -> int:
+    return detach(env, args.port, out) if args.detach else serve(env, args.port)
+
+
+def detach(env: Mapping[str, str], port: Optional[int], out: Any) -> int:
+    """Start the daemon behind, its output in <state>/daemon.log, and wait until it answers."""
+    home = make_private(state_home(env))
+    log = os.path.join(home, "daemon.log")
+    if os.path.exists(log) and os.path.getsize(log) > 1 << 20:
+        os.replace(log, log + ".1")
+    argv = [sys.executable, "-I", own_path(), "serve"] + ([] if port is None else ["--port", str(port)])
+    with open(log, "ab") as sink:
+        at = sink.tell()
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True, cwd="/",
+                                 env={**env, "TRAILBOSS_HOME": home})
+    until = time.time() + 10
+    while time.time() < until and child.poll() is None:
+        try:
+            daemon = daemon_address(home)
+            if daemon["pid"] == child.pid:
+                print(f"trailboss {VERSION} listens on 127.0.0.1:{daemon['port']}, pid {child.pid}, its log is {log}",
+                      file=out)
+                return 0
+        except Fault:
+            pass
+        time.sleep(0.05)
+    said = (read_file(log) or b"")[at:].decode("utf-8", "replace").strip().split("\n")[-1]
+    raise Fault(said.replace("trailboss: ", "", 1) or f"the daemon did not start; its log is {log}")
+
+
+def cmd_list(args: Any, env: Mapping[str, str], out: Any) -> int:
+    answer = request(env, "GET", "/queue" + ("?all=1" if args.all else ""))
+    out.write(json.dumps(answer, indent=1) + "\n" if args.json else queue_text(answer, *terminal(out, env)))
+    return 0
+
+
+def cmd_show(args: Any, env: Mapping[str, str], out: Any) -> int:
+    wanted = args.id.replace("%", "%25")
+    if not re.match(r"[%A-Za-z0-9_-]*\Z", wanted):
+        raise Fault(f"no session has the ID {args.id!r}; `trailboss list --all` shows them all")
+    answer = request(env, "GET", f"/sessions/{wanted}" + ("?screen=1" if args.screen else ""))
+    out.write(show_text(answer, *terminal(out, env)))
+    return 0
+
+
+def typed_in(env: Mapping[str, str]) -> Dict[str, str]:
+    """Where a command was typed: which client moves, and which server a pane id is of, goes by that."""
+    return {"tmux": env.get("TMUX", ""), "pane": env.get("TMUX_PANE", "")}
+
+
+def cmd_jump(args: Any, env: Mapping[str, str], out: Any) -> int:
+    answer = request(env, "POST", "/jump", {"id": args.id, "back": args.back, "client": args.client, "attach": args.attach,
+                                            **typed_in(env)})
+    for note in answer["notes"]:
+        print(f"trailboss: {harmless(note)}", file=out)
+    return 0
+
+
+def cmd_skip(args: Any, env: Mapping[str, str], out: Any) -> int:
+    answer = request(env, "POST", "/skip", {"id": args.id, **typed_in(env)})
+    print(f"skipped {name_of(answer['session'])}", file=out)
+    return 0
+
+
+def cmd_snooze(args: Any, env: Mapping[str, str], out: Any) -> int:
+    """snooze [ID] [TIME]: one word alone is a time if it looks like one."""
+    words = list(args.words)
+    seconds = parse_span(words[-1]) if words else None
+    if seconds is not None:
+        words.pop()
+    if len(words) > 1 or args.words and len(args.words) == 2 and seconds is None:
+        raise Fault(f"`{' '.join(args.words)}` is not [ID] [TIME]; a time is like 90s, 10m, 1h30m or 2d", 2)
+    answer = request(env, "POST", "/snooze", {"id": "".join(words), "seconds": seconds, **typed_in(env)})
+    how = "until it asks anew" if seconds is None else f"for {span(seconds)}" if seconds else "no longer"
+    print(f"snoozed {how}: {name_of(answer['session'])}", file=out)
+    return 0
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """A session in a few words."""
+    return harmless(" ".join(filter(None, (row["pane"], row["session_id"][:8], row["window"], row["project"]))))
+
+
+def cmd_install(args: Any, env: Mapping[str, str], out: Any) -> int:
+    print("\n".join(install(env)), file=out)
+    return 0
+
+
+def cmd_uninstall(args: Any, env: Mapping[str, str], out: Any) -> int:
+    print("\n".join(uninstall(env)), file=out)
+    return 0
+
+
+ID = ("id", {"nargs": "?", "default": "", "metavar": "ID", "help": "a pane id, or the start of a session id"})
+COMMANDS = (
+    ("serve", cmd_serve, "run the daemon, in the foreground", (
+        ("--port", {"type": int, "metavar": "N", "help": "the port; 0 takes a free one (default: $TRAILBOSS_PORT, 4000)"}),
+        ("--detach", {"action": "store_true", "help": "put it behind"}))),
+    ("list", cmd_list, "the sessions that wait, oldest first", (
+        ("--json", {"action": "store_true", "help": "for programs"}),
+        ("--all", {"action": "store_true", "help": "add every known session and its state"}))),
+    ("jump", cmd_jump, "take your tmux client to the next one", (
+        ID, ("--back", {"action": "store_true", "help": "back to where the client was before"}),
+        ("--client", {"default": "", "metavar": "NAME", "help": "the client that moves; in a key binding #{client_name}"}),
+        ("--attach", {"action": "store_true", "help": "also to a pane of another tmux server"}))),
+    ("skip", cmd_skip, "put one at the end of the queue", (ID,)),
+    ("snooze", cmd_snooze, "do not offer one for a time, or until it asks anew", (
+        ("words", {"nargs": "*", "metavar": "[ID] [TIME]", "help": "a time is like 90s, 10m, 1h30m or 2d; 0s wakes it"}),)),
+    ("show", cmd_show, "what one asks, in full, and what went before", (
+        ID, ("--screen", {"action": "store_true", "help": "the pane as it is"}))),
+    ("install", cmd_install, "add the hooks to Claude Code's settings", ()),
+    ("uninstall", cmd_uninstall, "take them out again", ()),
+)
+
+
+def build_parser() -> Any:
+    import argparse
+    parser = argparse.ArgumentParser(prog="trailboss", description=__doc__.split("\n")[0])
+    parser.add_argument("--version", action="version", version=f"trailboss {VERSION}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, run, about, arguments in COMMANDS:
+        command = commands.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
+        command.set_defaults(run=run)
+        for argument, options in arguments:
+            command.add_argument(argument, **options)
+    hook = commands.add_parser("emit", help="hand a hook event on standard input to the daemon; silent, always exits 0")
+    hook.set_defaults(run=lambda args, env, out: emit(env))
+    return parser
+
+
+def drop_output(out: Any) -> None:
+    """What could not be written goes nowhere: else Python tries again at its end, and complains."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+    except (OSError, ValueError):
+        pass
+
+
+def main(argv: Optional[Sequence[str]] = None, env: Optional[Mapping[str, str]] = None, out: Any = None) -> int:
+    """The program: its arguments, environment and output in, its exit code out."""
+    argv, env = sys.argv[1:] if argv is None else argv, os.environ if env is None else env
+    out = out or sys.stdout or open(os.devnull, "w")
+    if argv[:1] == ["emit"]:
+        return emit(env)
+    args = build_parser().parse_args(argv)
+    try:
+        if hasattr(out, "reconfigure"):
+            out.reconfigure(errors="replace")  # a terminal that can't show a letter still shows the rest
+        code = args.run(args, env, out)
+        out.flush()
+        return code
+    except Fault as fault:
+        print(f"trailboss: {harmless(str(fault))}", file=sys.stderr)
+        return fault.code
+    except BrokenPipeError:  # `list | head -1`: the reader has what it wanted
+        drop_output(out)
+        return 0
+    except OSError as error:
+        drop_output(out)
+        where = error.filename2 or error.filename
+        why = f"can't use {where}: {error.strerror}" if where else str(error)
+        print(f"trailboss: {harmless(why)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
