@@ -1,0 +1,27 @@
+#!/bin/sh
+# Makes trailboss.pyz beside this script: one file that any Python from 3.8 on runs. The same sources make the same bytes
+# everywhere; how, trailboss.py knows (build), since `trailboss install` makes the same file.
+set -eu
+unset CDPATH
+here=$(cd -- "$(dirname -- "$0")" && pwd)
+
+# -I: no PYTHON variable and no module in the current folder has a say; -B: no __pycache__ is left in the sources.
+fits='import sys; sys.exit(sys.version_info < (3, 8))'
+make='import hashlib, sys
+sys.path.insert(0, sys.argv[1])
+import trailboss
+target = sys.argv[1] + "/trailboss.pyz"
+try:
+    trailboss.build(target)
+except OSError as error:
+    sys.exit("build_pyz.sh: %s" % error)
+with open(target, "rb") as made:
+    print(hashlib.sha256(made.read()).hexdigest() + "  " + target)'
+
+for python in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8; do
+    if [ -n "$python" ] && "$python" -I -c "$fits" 2>/dev/null; then
+        exec "$python" -I -B -c "$make" "$here"
+    fi
+done
+echo "build_pyz.sh: there is no Python 3.8 or newer on the PATH: install one, or name it: PYTHON=/path/to/python3 $0" >&2
+exit 1
