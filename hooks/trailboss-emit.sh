@@ -40,7 +40,8 @@ id=$at-$$
 case $at in *.*[!0-9]* | *.) id=${at%.*}-$$ at= ;; esac
 
 # The whole of standard input, or what came of it within a second: Claude Code has left it open before. More than 16 MiB
-# the daemon would refuse. `cat` passes on at once what it reads, `head` only when it ends. A Mac has no timeout, but perl.
+# the daemon would refuse. `cat` passes on at once what it reads, `head` alone might not. KILL, since under busybox's
+# timeout TERM stays ignored, as it is here. A Mac has no timeout, but perl.
 if command -v timeout; then set -- timeout -s KILL 1
 elif command -v perl; then set -- perl -e '$SIG{ALRM} = "DEFAULT"; alarm 1; exec @ARGV'
 else set --
@@ -90,9 +91,9 @@ send() {
         -H 'Expect:' -H 'Content-Type: application/json' "$@" --data-binary @-
 }
 
-# The newest 499 files and 64 MiB stay: they say most about now. A killed emitter's .tmp grows old and goes like the rest.
+# The newest 499 files and 64 MiB stay: they say most about now. The .tmp of a killed emitter ages out with the rest.
 make_room() {
-    ls -skr | awk '$2 ~ /^[0-9][-.0-9]*[.](event|tmp)$/ && (++files > 499 || (kib += $1) > 65536) { print $2 }' |
+    ls -skr | awk '$2 ~ /^[0-9][-.0-9]*[.](event|tmp)([.]|$)/ && (++files > 499 || (kib += $1) > 65536) { print $2 }' |
         xargs rm -f
 }
 
