@@ -29,14 +29,11 @@ Exit codes: 0 done; 1 could not, and says what to do; 2 usage; 3 no daemon answe
 """
 from __future__ import annotations
 
-# http.client, http.server, sqlite3, argparse and zipfile are imported where they are used: each of them takes longer to
-# load than most commands take to run.
+# What is missing here (http.client, http.server, sqlite3, argparse, difflib...) is imported where it is used: each of those
+# takes long to load, and most commands use few of them.
 import datetime
-import difflib
 import fcntl
 import glob
-import hashlib
-import hmac
 import io
 import json
 import os
@@ -45,7 +42,6 @@ import pwd
 import re
 import select
 import shlex
-import shutil
 import signal
 import socket
 import stat
@@ -209,6 +205,7 @@ class Session(NamedTuple):
     end: Optional[End] = None
     # what the record said
     record: Optional[Record] = None
+    silent: bool = False
     answered_at: float = 0.0
     # what follows
     state: str = "idle"
@@ -277,8 +274,8 @@ PANE_ID = re.compile(r"%[0-9]{1,9}\Z")
 EVENT_ID = re.compile(r"[!-~]{1,200}\Z")  # another one is none: cut or mended, two events could have the same
 STATUSES = ("busy", "waiting", "idle", "shell")
 KEPT = ("prompt", "source", "reason", "tool_name", "tool_input", "message", "error", "last_assistant_message",
-        "background_tasks", "session_title", "agent_type", "notification_type", "mcp_server_name", "cwd",
-        "transcript_path", "permission_mode")
+        "background_tasks", "session_title", "agent_type", "notification_type", "mcp_server_name", "url",
+        "requested_schema", "cwd", "transcript_path", "permission_mode")
 LONGEST = 200_000  # characters of one text; a longer one is cut, and says so
 
 
@@ -297,14 +294,13 @@ def clip(value: Any, depth: int = 8) -> Any:
 
 
 def encodable(text: str) -> str:
-    """Text with U+FFFD for a lone surrogate: a JSON escape can bring one in, and no file, socket or other JSON reader takes
-    it."""
+    """Text with U+FFFD for each lone surrogate: a JSON escape can bring one in, and no file or socket takes it."""
     return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def read_json(text: Any) -> Any:
-    """JSON from outside. ValueError for whatever is wrong with it, also for nesting without end. A number that is none in
-    strict JSON (NaN, 1e400), or of hundreds of digits, is null: the rest still counts."""
+    """JSON from outside. ValueError for whatever is wrong with it, also for nesting without end. A number that is none
+    in strict JSON (NaN, 1e400), or has hundreds of digits, is null: the rest still counts."""
     try:
         return json.loads(text, parse_constant=lambda name: None, parse_int=lambda digits: int(digits)
                           if len(digits) < 300 else None, parse_float=lambda digits: float(digits)
@@ -352,7 +348,8 @@ def parse_event(body: bytes, headers: Mapping[str, str], now: float) -> Event:
         at = now
     pid, event_id = headers.get("x-claude-pid", ""), headers.get("x-event-id", "")
     return Event(
-        event_id=event_id if EVENT_ID.match(event_id) else "", at=at if at > 0 else now, name=name, session_id=session_id,
+        event_id=event_id if EVENT_ID.match(event_id) else "", at=at if at > 0 else now, name=name,
+        session_id=session_id,
         data={key: clip(payload[key]) for key in KEPT if key in payload},
         agent_id=text_of(clip(payload.get("agent_id")))[:200],
         claim=parse_claim(headers.get("x-tmux", ""), headers.get("x-tmux-pane", "")),
@@ -364,9 +361,9 @@ def parse_event(body: bytes, headers: Mapping[str, str], now: float) -> Event:
 def parse_record(text: str, config: str = "", pid_domain: str = "") -> Optional[Record]:
     """Claude Code's session record, or None for anything odd: it is internal to Claude Code and may change (facts.md A12).
 
-    Times in it are milliseconds. Before 2.1.2xx there is `updatedAt` and no `statusUpdatedAt`. A status that we do not know
-    is none. pid_domain is our own pid namespace ("pid:[4026531836]"); a record from another one has a pid that means
-    nothing here.
+    Times in it are milliseconds. Before 2.1.2xx there is `updatedAt` and no `statusUpdatedAt`. A status that we do not
+    know is none. pid_domain is our own pid namespace ("pid:[4026531836]"); a record from another one has a pid that
+    means nothing here.
     """
     try:
         entry = clip(read_json(text))
@@ -422,9 +419,9 @@ LOCAL_COMMAND = ("<local-command", "<command-name>", "<command-message>", "<bash
 def parse_lines(lines: Sequence[bytes], session_id: str) -> Context:
     """The context from whole transcript lines, oldest first. A line that can't be read is passed over (facts.md B).
 
-    Only the main thread's prompts, answers and tool calls count. What Claude Code writes for itself, a copy from another
-    session (a fork brings the old lines along) and a subagent's line do not. A call that has no result when the person's
-    next prompt comes never gets one (Claude Code was killed).
+    Only the main thread's prompts, answers and tool calls count. What Claude Code writes for itself, a copy from
+    another session (a fork brings the old lines along) and a subagent's line do not. A call that has no result when the
+    person's next prompt comes never gets one (Claude Code was killed).
     """
     context, calls, shown = Context(), {}, []
     for entry in (entry for line in lines for entry in entries_of(line)):
@@ -461,8 +458,8 @@ def parse_lines(lines: Sequence[bytes], session_id: str) -> Context:
 
 
 def entries_of(line: bytes) -> List[Any]:
-    """What a transcript line holds: one entry. Where a write was torn, runs of NUL stand before it, or a second entry begins
-    inside the line (scenarios.md 55); then whatever can be read. No text can fake that: in JSON its quotes are escaped."""
+    """What a transcript line holds: one entry. Where a write was torn, NULs stand before it, or a second entry begins
+    inside the line (scenarios.md 55): then whatever can be read. No text can fake that, since its quotes are escaped."""
     text, found = line.decode("utf-8", "replace").strip("\0\ufeff \r"), []
     try:
         return [clip(read_json(text), depth=12)]
@@ -488,8 +485,8 @@ TELLING = ("command", "file_path", "notebook_path", "plan", "question", "url", "
 
 
 def one_line_input(tool_name: str, tool_input: Any) -> str:
-    """What a tool call is about, in a few words: the command, the file, the question, the plan's title. … if a command or a
-    text goes on; the comments that a command begins with are not the command."""
+    """What a tool call is about, in a few words: the command, the file, the question, the plan's title. … if a command
+    or a text goes on; the comments that a command begins with are not the command."""
     if not isinstance(tool_input, dict):
         return ""
     questions = tool_input.get("questions")
@@ -516,6 +513,7 @@ def one_line_input(tool_name: str, tool_input: Any) -> str:
 DOUBT = 0.7            # s: for so long after a hook event, an older record may just not be written yet
 LEAD = 1.0             # s: a record may turn busy this long before the prompt's hook gets to look at its clock
 STOP_GRACE = 0.3       # s: a record turns idle at a turn's end up to this long before the Stop event is here
+AHEAD = 5.0            # s: a time that is further in the future than this was told by another clock
 HELD = 1.0             # s: a resumed session's record first shows a provisional id (facts.md A0)
 QUEUE_START = 2.0      # s: a prompt that was typed while it worked begins its turn this soon after the Stop
 PARKED = 600.0         # s: subagents that run on for longer than this without a record may be dead
@@ -585,8 +583,9 @@ def note_ask(s: Session, e: Event) -> Session:
     (facts.md A3); the same ask again within SAME_ASK is an echo."""
     tool_name, tool_input = text_of(e.data.get("tool_name")), e.data.get("tool_input")
     if e.name == "Elicitation":
-        tool_name, tool_input = "", {"question": text_of(e.data.get("message")),
-                                     "server": text_of(e.data.get("mcp_server_name"))}
+        tool_name, tool_input = "", {"question": e.data.get("message"), "server": e.data.get("mcp_server_name"),
+                                     "url": e.data.get("url"), "wanted": e.data.get("requested_schema")}
+        tool_input = {key: value for key, value in tool_input.items() if value}
     reason = "question" if e.name == "Elicitation" else TOOL_REASONS.get(tool_name, "permission")
     ask = Ask(e.agent_id, text_of(e.data.get("agent_type")), reason, tool_name,
               tool_input if isinstance(tool_input, dict) else {}, e.at)
@@ -677,10 +676,10 @@ def same_process(a: Optional[Process], b: Optional[Process]) -> bool:
 def note_record(s: Session, record: Optional[Record]) -> Session:
     """Note what the session's record says now. `dialog open` is a menu of the person's own, and a record without a status
     says nothing: the last word stands. A record that leaves `waiting` means that the dialog on the screen was answered."""
-    if record and (not record.status or record.waiting_for == "dialog open"):
-        record = s.record and s.record._replace(pid=record.pid)
-    if record == s.record:
-        return s
+    silent = bool(record and (not record.status or record.waiting_for == "dialog open"))
+    if silent or record == s.record:
+        return s if s.silent == silent else s._replace(silent=silent)
+    s = s._replace(silent=False)
     if record and record.status != "waiting":
         on_screen = shown_ask(s, record.at)
         s = s._replace(asks=tuple(a for a in s.asks if a is not on_screen),
@@ -700,11 +699,11 @@ def shown_ask(s: Session, before: float) -> Optional[Ask]:
 
 def judge(s: Session, now: float) -> Optional[Verdict]:
     """The rule: the newest witness is believed, at once. A record older than the last hook event is believed again DOUBT
-    after that event, and only if it belongs to this turn. None: too early to say, so nothing changes."""
+    after that event, and only if it belongs to this turn and still says so. None: too early to say, so nothing changes."""
     if s.ended_at:
         return Verdict("gone", "hook" if s.fact.startswith("SessionEnd") else "process", s.fact, s.ended_at)
     r = s.record
-    if r and (r.at > s.heard_at or now - s.heard_at >= DOUBT
+    if r and (r.at > s.heard_at or now - s.heard_at >= DOUBT and not s.silent
               and r.at >= s.turn_at - (LEAD if r.status == "busy" else 0)):
         return judge_record(s, r, now)
     return judge_hooks(s, now)
@@ -756,7 +755,7 @@ def settle(s: Session, v: Optional[Verdict]) -> Session:
         wait = Wait(v.reason, v.since, v.text)
         if v.ask:
             wait = wait._replace(text=one_line_input(v.ask.tool_name, v.ask.tool_input), tool_name=v.ask.tool_name,
-                                 tool_input=v.ask.tool_input, agent=v.ask.agent_type or v.ask.agent_id)
+                                 tool_input=v.ask.tool_input, agent=v.ask.agent_id and (v.ask.agent_type or v.ask.agent_id))
         for old in (s.wait, s.last_wait if not s.wait else None):
             if old and same_wait(s, old, v):
                 wait = wait._replace(since=old.since, skipped_at=old.skipped_at, snoozed_until=old.snoozed_until)
@@ -811,6 +810,8 @@ def observe(board: Board, world: World, now: float) -> Board:
     by_id = {r.session_id: r for r in world.records.values()}
     sessions = {}
     for s in board.sessions.values():
+        if max(s.heard_at, s.ended_at) > now + AHEAD:
+            s = rewound(s, now)
         if not s.ended_at:
             s = attend(s, world, by_id, sightings, now)
         sessions[s.session_id] = s
@@ -818,10 +819,20 @@ def observe(board: Board, world: World, now: float) -> Board:
     return Board({key: settle(s, judge(s, now)) for key, s in sessions.items()}, sightings)
 
 
+def rewound(s: Session, now: float) -> Session:
+    """A session whose times are ahead of the clock, which was set back: they are now, or all that comes would be late."""
+    times = ("heard_at", "turn_at", "asked_at", "claimed_at", "answered_at", "ended_at")
+    return s._replace(asks=tuple(a._replace(at=min(a.at, now)) for a in s.asks),
+                      end=s.end and s.end._replace(at=min(s.end.at, now)),
+                      **{key: min(getattr(s, key), now) for key in times})
+
+
 def attend(s: Session, world: World, by_id: Mapping[str, Record], sightings: Mapping[int, Tuple[str, float]],
            now: float) -> Session:
     """One live session after a look at its process and its record."""
     record = by_id.get(s.session_id)
+    if record and record.at > now + AHEAD:
+        record = record._replace(at=0.0)  # the clock was set back: it is right, but nobody knows since when
     if record and s.process and s.process.pid != record.pid and not record.foreign:
         record = None  # the same session is open in another process too; the one that the hooks told of last counts
     if record and not record.foreign and not s.process:
@@ -928,8 +939,8 @@ def offered(queue: Sequence[Session], now: float) -> List[Session]:
 
 
 def next_after(queue: Sequence[Session], looked_at: Optional[Pane]) -> List[Session]:
-    """The queue as a round: from the one after the pane that is looked at, if that is a member; else from the head. A pane
-    that two sessions claim comes once, or the round would turn on the spot."""
+    """The queue as a round: from the one after the pane that is looked at, if that is a member; else from the head.
+    A pane that two sessions claim comes once, or the round would turn on the spot."""
     panes = [s.pane for s in queue]
     round_ = [s for i, s in enumerate(queue) if not s.pane or s.pane not in panes[:i]]
     at = next((i for i, s in enumerate(round_) if looked_at and s.pane == looked_at), -1)
@@ -945,7 +956,8 @@ def find(sessions: Sequence[Session], wanted: str) -> Session:
     if not found:
         raise Fault(f"no session has the ID {wanted!r}; `trailboss list --all` shows them all")
     if len(found) > 1:
-        names = [f"{s.session_id[:max(8, len(wanted) + 4)]} in {s.pane.pane_id if s.pane else 'no pane'}" for s in found]
+        long = max(8, len(wanted) + 4)
+        names = [f"{s.session_id[:long]} in {s.pane.pane_id if s.pane else 'no pane'}" for s in found]
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         raise Fault(f"{wanted!r} could be {', '.join(names[:5])}{more}: give more of the session id")
     return found[0]
@@ -1068,20 +1080,18 @@ def outer_client(inner: Client, clients: Sequence[Client], servers: Mapping[str,
 # ======================================================================================================================
 # 6 VIEW
 # Text for people and JSON for programs, from the same items. What a model or a person wrote is made harmless before it
-# meets a terminal: no escape sequence, no line break, no turned writing direction gets through. A table has one line for a
-# session; where `show` prints a text of many lines, they are indented, so that none of them looks like a heading of ours.
+# meets a terminal: no escape sequence, no line break, no turned writing direction gets through. A table has one line for
+# a session; the lines of a text that `show` prints are indented, so that none of them looks like a heading of ours.
 
 COLOURS = {"permission": "33", "question": "36", "plan": "35", "stopped": "32", "error": "31", "interrupted": "34"}
-
-
 JOINERS = "\u200c\u200d"  # some scripts and emoji are not written without them
 VARIATIONS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
 def harmless(text: str, breaks: bool = False) -> str:
     """Text without control characters, lone surrogates and invisible or direction-turning ones; each becomes U+FFFD.
-    Variation selectors go: terminals disagree on how wide they make a character. Tabs become spaces, and so do line breaks
-    unless `breaks` keeps them."""
+    Variation selectors go: terminals disagree on how wide they make a character. Tabs become spaces, and so do line
+    breaks unless `breaks` keeps them."""
     def safe(found: Any) -> str:
         char = found.group()
         if char in "\n\t":
@@ -1096,10 +1106,9 @@ def widths_of(text: str) -> List[int]:
     combines none, nor a Korean letter within its syllable, nor an emoji that is joined to the one before."""
     widths, before = [], ""
     for char in text:
-        wide = unicodedata.east_asian_width(char) in "WF"
-        nothing = unicodedata.category(char) in ("Mn", "Me", "Cf") or "\u1160" <= char <= "\u11ff" \
-            or before == "\u200d" and (wide or unicodedata.category(char) == "So")
-        widths.append(0 if nothing else 2 if wide else 1)
+        kind = unicodedata.category(char)
+        nothing = kind in ("Mn", "Me", "Cf") or "\u1160" <= char <= "\u11ff" or kind == "So" and before == "\u200d"
+        widths.append(0 if nothing else 2 if unicodedata.east_asian_width(char) in "WF" else 1)
         before = char
     return widths
 
@@ -1132,8 +1141,8 @@ def span(seconds: float) -> str:
 
 
 def gist(text: str) -> str:
-    """The one line of a message that a person needs: its last question, if it ends with one, else its first line that has
-    words."""
+    """The one line of a message that a person needs: its last question, if it ends with one, else its first line that
+    has words."""
     lines = [line.strip() for line in text.splitlines() if any(map(str.isalnum, line))]
     asked = [line for line in lines[-3:] if line.rstrip("*_`\"')”’» ").endswith(("?", "？", "؟"))]
     return (asked[-1:] or lines[:1] or [" ".join(text.split())])[0]
@@ -1157,7 +1166,7 @@ def item(s: Session, servers: Mapping[str, Server], now: float) -> Dict[str, Any
         "snoozed_until": wait.snoozed_until if wait.snoozed_until > now and wait.snoozed_until != FOREVER else None,
         "snoozed": wait.snoozed_until > now, "skipped": bool(wait.skipped_at),
         "ask": harmless(" ".join(ask_line(wait).split())),
-        "tool_name": wait.tool_name or None, "agent": wait.agent or None,
+        "tool_name": wait.tool_name or None, "agent": harmless(wait.agent) or None,
         "evidence": {"witness": wait.witness, "at": wait.at, "fact": wait.fact}}
 
 
@@ -1187,7 +1196,7 @@ def listing(board: Board, servers: Mapping[str, Server], now: float, everything:
 
 
 def notes_of(row: Mapping[str, Any], now: float) -> str:
-    """The remarks that stand before what it asks: who asks, what else is up with it. Short, since they take its room."""
+    """The remarks that stand before what it asks: who asks, what else is up. Short, since they take its room."""
     notes = [f"{row['agent']} asks"] if row.get("agent") else []
     if row.get("snoozed"):
         until = row.get("snoozed_until")
@@ -1209,8 +1218,8 @@ ROOM = 24  # columns that the last one of a table has at least, on a terminal
 
 
 def table(rows: Sequence[Sequence[str]], width: Optional[int], colour: bool) -> str:
-    """Aligned columns: ID, window, reason or state, how long, project, and the rest. On a terminal the last one is cut to
-    the width, long names are shortened, and the window, then the project, left out where they leave no ROOM."""
+    """Aligned columns: ID, window, reason or state, how long, project, and the rest. On a terminal the last one is cut
+    to the width, long names are shortened, and the window, then the project, left out where they leave no ROOM."""
     columns = [[harmless(cell) for cell in column] for column in zip(*rows)]
     reasons, kept = columns[2], columns[:-1]
     if width is not None:
@@ -1275,10 +1284,9 @@ def ask_text(tool_name: str, tool_input: Mapping[str, Any]) -> str:
         return "\n".join(diff_text(path, edit) for edit in edits)
     parts = []
     for key, value in tool_input.items():
-        if isinstance(value, str) and key in ("command", "content", "question", "plan"):
-            parts.append(value)
-        else:
-            parts.append(f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)}")
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+        plain_text = text is value and key in ("command", "content", "question", "plan")
+        parts.append(text if plain_text else f"{key}: {text}")
     return "\n".join(parts)
 
 
@@ -1304,6 +1312,7 @@ def question_text(question: Mapping[str, Any]) -> str:
 
 def diff_text(path: str, edit: Mapping[str, Any]) -> str:
     """An edit's old and new text as a unified diff."""
+    import difflib
     old, new, name = edit["old_string"].split("\n"), edit["new_string"].split("\n"), harmless(path)
     lines = list(difflib.unified_diff(old, new, name, name, lineterm="")) or [f"--- {name}", f"+++ {name}"]
     return "\n".join((["every occurrence:"] if edit.get("replace_all") is True else []) + lines)
@@ -1314,8 +1323,8 @@ def indented(text: str, by: str = "  ") -> str:
 
 
 def show_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) -> str:
-    """`show`: the whole ask, the last message, the end of the transcript; or the pane's screen. On a terminal the transcript
-    is shortened, so that it does not push the ask off the screen."""
+    """`show`: the whole ask, the last message, the end of the transcript; or the pane's screen. On a terminal the
+    transcript is shortened, so that it does not push the ask off the screen."""
     row = answer["session"]
     if "screen" in answer:
         return harmless(answer["screen"], breaks=True)
@@ -1350,7 +1359,7 @@ def show_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) -> 
 # only read, bounded, and only where they are what they should be.
 
 DEFAULT_PORT = 4000
-TAIL_BYTES = 512 * 1024
+TAIL_BYTES = (512 * 1024, 4 * 1024 * 1024)  # of a transcript
 MTIME_STEP = 2.0       # s: two changes within one step of a file system's clock look like one
 SPOOL_LIMIT = 16 * 1024 * 1024  # of one event
 SPOOL_FILES, SPOOL_BYTES = 500, 64 * 1024 * 1024
@@ -1650,18 +1659,24 @@ def find_transcript(config: str, session_id: str) -> str:
 
 def read_context(path: str, session_id: str, configs: Sequence[str]) -> Context:
     """The context from the end of a transcript; empty if the path does not lead to a regular file inside the projects
-    folder of a known config folder: it comes from outside. The file may be huge, so only its last whole lines are read."""
+    folder of a known config folder: it comes from outside. The file may be huge, so only its last whole lines are read, and
+    more of them only where those say nothing (Claude Code copies whole requests into it)."""
     try:
         real = os.path.realpath(path) if path else ""
         if not any(real.startswith(os.path.realpath(os.path.join(config, "projects")) + os.sep) for config in configs):
             return Context()
         with open_file(real, os.O_NOFOLLOW) as file:
-            start = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
-            file.seek(start)
-            lines = file.read(TAIL_BYTES).split(b"\n")
+            size, context = os.fstat(file.fileno()).st_size, Context()
+            for tail in TAIL_BYTES:
+                start = max(0, size - tail)
+                file.seek(start)
+                lines = file.read(tail).split(b"\n")
+                context = parse_lines(lines[1 if start else 0:-1], session_id)
+                if context.lines or not start:
+                    break
     except (OSError, ValueError):
         return Context()
-    return parse_lines(lines[1 if start else 0:-1], session_id)
+    return context
 
 
 # ======================================================================================================================
@@ -1751,21 +1766,22 @@ class Tmux:
                "#{session_id}\t#{window_id}\t#{pane_id}")
 
     PLACES = ":/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin"  # a service's PATH may be short
+    PATIENCE = 2.0  # s
 
     def __init__(self, clock: Any = time.time):
         self.clock = clock
 
-    def run(self, socket_path: str, *argv: str, seconds: float = 2.0) -> Tuple[int, str]:
+    def run(self, socket_path: str, *argv: str) -> Tuple[int, str]:
         """tmux's exit code and output; a Fault if there is no tmux or it does not answer in time."""
         env = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TMUX_PANE")}
         env["PATH"] = env.get("PATH", "") + self.PLACES
         try:
             done = subprocess.run(["tmux", "-u", "-S", socket_path, *argv], stdin=subprocess.DEVNULL, env=env,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=self.PATIENCE)
         except FileNotFoundError:
             raise Fault("tmux is not installed, or not on the PATH of the daemon") from None
         except subprocess.TimeoutExpired:
-            raise Fault(f"tmux on {socket_path} did not answer within {seconds:.0f} s") from None
+            raise Fault(f"tmux on {socket_path} did not answer within {self.PATIENCE:g} s") from None
         except OSError as error:
             raise Fault(f"tmux can't be run: {error.strerror}") from None
         return done.returncode, done.stdout.decode("utf-8", "replace")
@@ -1872,6 +1888,12 @@ def read_input(fd: int, until: float) -> bytes:
     return b"".join(parts) if size <= SPOOL_LIMIT else b""
 
 
+def sent(headers: Mapping[str, str]) -> Dict[str, str]:
+    """Headers as http.client takes them: their bytes as Latin-1. A value that would break the line is left out."""
+    return {key: value.encode("utf-8", "surrogateescape").decode("latin-1") for key, value in headers.items()
+            if value and not re.search(r"[\x00-\x1f\x7f]", value)}
+
+
 def post_event(home: str, headers: Mapping[str, str], body: bytes) -> bool:
     """POST an event. True if the daemon has it for good, or no later try can do better."""
     import http.client
@@ -1879,8 +1901,7 @@ def post_event(home: str, headers: Mapping[str, str], body: bytes) -> bool:
         daemon = daemon_address(home)
         connection = http.client.HTTPConnection("127.0.0.1", daemon["port"], timeout=0.6)
         connection.request("POST", "/event", body, {
-            "Authorization": f"Bearer {token_of(home)}", "Content-Type": "application/json",
-            **{key: value.encode("utf-8", "surrogateescape").decode("latin-1") for key, value in headers.items()}})
+            "Authorization": f"Bearer {token_of(home)}", "Content-Type": "application/json", **sent(headers)})
         with connection.getresponse() as response:
             status = response.status
         connection.close()
@@ -1912,6 +1933,7 @@ TICK = 0.2             # s
 TMUX_EVERY = 2.0       # s between looks at tmux; 0.5 while some session's pane is not proved
 CONNECTIONS = 64
 BODY_LIMIT = 16 * 1024 * 1024
+LOADED_LATER = ("hashlib", "hmac", "http.server", "sqlite3")
 KEEP_GONE = 86400.0    # s that `list --all` shows a session that has ended
 
 
@@ -1927,8 +1949,9 @@ class Daemon:
         self.default_configs = configs_of(home, env)
         self.jumping = threading.Lock()
         self.trails: Dict[str, List[Pane]] = {}
+        self.failure = ""
         self.tries: Dict[Tuple[str, float], Tuple[int, float]] = {}
-        self.stopping, self.look_now = threading.Event(), threading.Event()
+        self.stopping, self.look_now, self.looked = threading.Event(), threading.Event(), threading.Event()
 
     # -- what comes in ---------------------------------------------------------------------------------------------
 
@@ -1957,8 +1980,8 @@ class Daemon:
         self.board = board
 
     def tick(self) -> None:
-        """Look at records, processes and the spool."""
-        self.take_in_spool()
+        """Look at the spool, the records and the processes."""
+        self.guard(self.take_in_spool)
         records = self.records.look(self.configs())
         with self.lock:
             pids = {s.process.pid for s in self.board.sessions.values() if s.process and not s.ended_at}
@@ -1993,16 +2016,17 @@ class Daemon:
         return board
 
     def take_in_spool(self) -> None:
-        """Events that came while nobody answered; a file goes once its event is saved. One that is none is put aside."""
-        waiting_files, events = take_spool(self.home), []
-        for path, headers, body in waiting_files:
+        """Events that came while nobody answered; a file goes once its event is saved, or if it holds none."""
+        told = []
+        for path, headers, body in take_spool(self.home):
             try:
-                events.append(parse_event(body, headers, self.clock()))
+                told.append((path, parse_event(body, headers, self.clock())))
             except Fault as fault:
                 print(f"trailboss: {path} dropped: {fault}", file=sys.stderr, flush=True)
-        if events:
-            self.hear(events)
-        for path, _, _ in waiting_files:
+                remove_file(path)
+        if told:
+            self.hear([e for _, e in told])
+        for path, _ in told:
             remove_file(path)
 
     def configs(self) -> List[str]:
@@ -2041,14 +2065,15 @@ class Daemon:
     # -- the loops ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The first look, before anybody is answered; then the loops."""
+        """The first look, before anybody is answered (tmux may hang: it is not waited for long); then the loops."""
         now = self.clock()
         self.store.prune(now)
         self.turn(forget(self.board, now - KEEP_GONE))
-        self.tick()
-        self.look_at_tmux()
+        self.guard(self.tick)
+        self.look_now.set()
         for loop in (self.tick_loop, self.tmux_loop):
             threading.Thread(target=loop, daemon=True).start()
+        self.looked.wait(0.3)
 
     def tick_loop(self) -> None:
         while not self.stopping.wait(TICK):
@@ -2064,14 +2089,16 @@ class Daemon:
             self.look_now.wait(0.5 if unproved else TMUX_EVERY)
             self.look_now.clear()
             self.guard(self.look_at_tmux)
+            self.looked.set()
 
     def guard(self, action: Any) -> None:
-        """A loop outlives any one failure."""
+        """A loop outlives any one failure, and tells of the same one once."""
         try:
             action()
-        except Exception:
-            if not self.stopping.is_set():
+        except Exception as error:
+            if repr(error) != self.failure and not self.stopping.is_set():
                 traceback.print_exc()
+            self.failure = repr(error)
 
     def stop(self) -> None:
         self.stopping.set()
@@ -2085,14 +2112,14 @@ class Daemon:
         with self.lock:
             return listing(self.board, self.world.servers, self.clock(), everything)
 
-    def detail(self, wanted: str, screen: bool) -> Dict[str, Any]:
+    def detail(self, wanted: str, here: Optional[Tuple[str, str, str]], screen: bool) -> Dict[str, Any]:
         """A session in full, for `show`; without an ID, the one that waits longest."""
         with self.lock:
             now, servers = self.clock(), self.world.servers
             queue = waiting(self.board, now)
             if not wanted and not queue:
                 raise Fault("nothing is waiting", 4)
-            s = find(list(self.board.sessions.values()), wanted) if wanted else queue[0]
+            s = meant(list(self.board.sessions.values()), wanted, here) if wanted else queue[0]
         answer = {"now": now, "session": item(s, servers, now) if s.wait else session_row(s, servers)}
         if screen:
             if not s.pane:
@@ -2358,8 +2385,10 @@ class Requests:
         except ConnectionError:
             self.close_connection = True
         except Exception as error:
-            traceback.print_exc()
             self.close_connection = True
+            if self.server.daemon.stopping.is_set():  # with its database closed
+                return self.reply(503, {"error": "the daemon is ending"})
+            traceback.print_exc()
             self.reply(500, {"error": f"the daemon failed: {error!r}; its log has more"})
 
     def check(self) -> None:
@@ -2371,6 +2400,7 @@ class Requests:
         origin = self.headers.get("Origin")
         if origin is not None and origin not in [f"http://{host}" for host in own]:
             raise Refusal(403, "requests from other origins are refused")
+        import hmac
         given = self.headers.get("Authorization", "").encode("utf-8", "replace")
         if self.path != "/health" and not hmac.compare_digest(given, f"Bearer {self.server.token}".encode()):
             raise Refusal(401, "the token is missing or wrong")
@@ -2395,6 +2425,7 @@ class Requests:
 
     def reply(self, status: int, answer: Any) -> None:
         data = json.dumps(answer).encode()
+        import hashlib
         tag = '"' + hashlib.sha256(repr(steady(answer)).encode("utf-8", "replace")).hexdigest()[:16] + '"'
         if status == 200 and self.command == "GET" and self.headers.get("If-None-Match") == tag:
             status, data = 304, b""
@@ -2450,8 +2481,9 @@ class Connections:
             super().handle_error(request, client_address)
 
 
-def make_server(daemon: Daemon, port: int, token: str) -> Any:
-    """The HTTP server on 127.0.0.1, bound but not yet serving. OSError if the port is taken."""
+def make_server(daemon: Optional[Daemon], port: int, token: str) -> Any:
+    """The HTTP server on 127.0.0.1, bound but not yet serving; `daemon` may be set until it does. OSError if the port is
+    taken."""
     import http.server
     handler = type("Handler", (Requests, http.server.BaseHTTPRequestHandler), {})
     listener = type("Listener", (Connections, http.server.ThreadingHTTPServer), {
@@ -2479,9 +2511,10 @@ def route(daemon: Daemon, method: str, target: str, headers: Any, body: bytes) -
     path, _, query = target.partition("?")
     options = query.split("&")
     session = re.match(r"/sessions/([%A-Za-z0-9_-]*)\Z", path)
+    told = {key.lower(): value.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+            for key, value in headers.items()}
+    typed_in = {"tmux": told.get("x-tmux"), "pane": told.get("x-tmux-pane")}
     if method == "POST" and path == "/event":
-        told = {key.lower(): value.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
-                for key, value in headers.items()}
         try:
             event = parse_event(body, told, daemon.clock())
         except Fault as fault:
@@ -2493,7 +2526,7 @@ def route(daemon: Daemon, method: str, target: str, headers: Any, body: bytes) -
     if method == "GET" and path == "/queue":
         return daemon.queue("all=1" in options)
     if method == "GET" and session:
-        return daemon.detail(session.group(1).replace("%25", "%"), "screen=1" in options)
+        return daemon.detail(session.group(1).replace("%25", "%"), here_of(typed_in), "screen=1" in options)
     if method == "POST" and path in ("/jump", "/skip", "/snooze"):
         try:
             ask = read_json(body)
@@ -2501,7 +2534,8 @@ def route(daemon: Daemon, method: str, target: str, headers: Any, body: bytes) -
             ask = None
         if not isinstance(ask, dict):
             raise Refusal(400, "the body must be a JSON object")
-        return daemon.jump(ask) if path == "/jump" else daemon.put_off({**ask, "action": path[1:]})
+        ask = {**typed_in, **ask, "action": path[1:]}
+        return daemon.jump(ask) if path == "/jump" else daemon.put_off(ask)
     raise Refusal(404, f"there is no {method} {path}")
 
 
@@ -2523,14 +2557,14 @@ def take_lock(home: str) -> Any:
     return lock
 
 
-def bind(daemon: Daemon, port: Optional[int], env: Mapping[str, str], token: str) -> Any:
+def bind(port: Optional[int], env: Mapping[str, str], token: str) -> Any:
     """The HTTP server on the port that was asked for; without one on $TRAILBOSS_PORT, or on a free one if that is taken."""
     text = env.get("TRAILBOSS_PORT") or str(DEFAULT_PORT)
     if port is None and not re.match(r"[0-9]{1,5}\Z", text):
         raise Fault(f"TRAILBOSS_PORT is {text!r}: it must be a port number")
     for choice in [port] if port is not None else [int(text), 0]:
         try:
-            return make_server(daemon, choice, token)
+            return make_server(None, choice, token)
         except (OSError, OverflowError) as error:
             why = error
     raise Fault(f"can't listen on 127.0.0.1:{choice}: {getattr(why, 'strerror', None) or why}; choose another --port")
@@ -2547,28 +2581,30 @@ def publish(home: str, port: int, token: str) -> List[str]:
 
 
 def serve(env: Mapping[str, str], port: Optional[int]) -> int:
-    """The daemon, in the foreground, until SIGTERM or SIGINT."""
+    """The daemon, in the foreground, until SIGTERM or SIGINT. Who asks while it starts is answered when it has started."""
     if hasattr(sys.stderr, "reconfigure"):
         sys.stderr.reconfigure(line_buffering=True)  # into a log, Python 3.8 would write it late
     home = make_private(state_home(env))
     lock = take_lock(home)
     token = token_of(home)
-    daemon = Daemon(home, env)
-    server = bind(daemon, port, env, token)
+    server = bind(port, env, token)
     quit_now = lambda *_: threading.Thread(target=server.shutdown, daemon=True).start()
     signal.signal(signal.SIGTERM, quit_now)
     signal.signal(signal.SIGINT, quit_now)
     signal.signal(signal.SIGHUP, signal.SIG_IGN if not sys.stdin or not sys.stdin.isatty() else quit_now)
-    daemon.start()
     published = publish(home, server.server_port, token)
-    print(f"trailboss {VERSION} listens on 127.0.0.1:{server.server_port}, its state is in {home}", flush=True)
     try:
+        for name in LOADED_LATER:
+            __import__(name)  # now: Python itself may be replaced under a daemon that runs for weeks
+        server.daemon = Daemon(home, env)
+        server.daemon.start()
+        print(f"trailboss {VERSION} listens on 127.0.0.1:{server.server_port}, its state is in {home}", flush=True)
         server.serve_forever(poll_interval=0.1)
+        server.daemon.stop()
     finally:
         for path in published:
             remove_file(path)
         server.server_close()
-        daemon.stop()
         lock.close()
     return 0
 
@@ -2701,19 +2737,50 @@ def own_data(name: str) -> bytes:
     return __loader__.get_data(name)  # type: ignore[name-defined]
 
 
+MAIN_PY = b'''"""Runs trailboss.py out of this archive and keeps its byte code: compiling takes longer than most commands."""
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import zlib
+
+archive = os.path.abspath(__loader__.archive)
+cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+kept = os.path.join(cache, "trailboss", "%s-%08x.pyc" % (sys.implementation.cache_tag, zlib.crc32(os.fsencode(archive))))
+
+
+class Loader(importlib.machinery.SourceFileLoader):
+    """Python's own way with source and byte code, with the one in the archive and the other in the cache."""
+
+    def path_stats(self, path):
+        return {"mtime": os.stat(archive).st_mtime_ns // 1000, "size": len(self.get_data(path))}
+
+    def get_data(self, path):
+        return super().get_data(kept) if path.endswith(".pyc") else __loader__.get_data(os.path.basename(path))
+
+    def set_data(self, path, data, **options):
+        super().set_data(kept, data, **options)
+
+
+source = os.path.join(archive, "trailboss.py")
+spec = importlib.util.spec_from_file_location("trailboss", source, loader=Loader("trailboss", source))
+sys.modules["trailboss"] = trailboss = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(trailboss)
+sys.exit(trailboss.main())
+'''
+
+
 def build(target: str) -> None:
     """Make trailboss.pyz: the same bytes from the same sources, whatever the machine, the umask, the time zone and the
     Python. So fixed dates, modes and order, stored and not deflated, and no .pyc inside."""
     import zipfile
     whole = io.BytesIO(b"#!/usr/bin/env python3\n")
     whole.seek(0, os.SEEK_END)
-    main_py = b"import sys\n\nfrom trailboss import main\n\nsys.exit(main())\n"
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as out:
         for name in ("__main__.py", "trailboss.py", EMITTER):
-            data = main_py if name == "__main__.py" else own_data(name)
             info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             info.create_system, info.external_attr = 3, 0o100644 << 16
-            out.writestr(info, data)
+            out.writestr(info, MAIN_PY if name == "__main__.py" else own_data(name))
     replace_file(target, whole.getvalue(), 0o755)
 
 
@@ -2752,6 +2819,7 @@ def install(env: Mapping[str, str]) -> List[str]:
 
 def uninstall(env: Mapping[str, str]) -> List[str]:
     """Take our hooks out of <config>/settings.json again, and our two files out of <config>."""
+    import shutil
     config = config_folder(env)
     path = os.path.join(config, "settings.json")
     text, settings = read_settings(path)
@@ -2761,6 +2829,8 @@ def uninstall(env: Mapping[str, str]) -> List[str]:
     lines = [f"hooks: taken out of {path}" if new != settings else f"hooks: none of ours in {path}"]
     for name in (EMITTER, PROGRAM):
         remove_file(os.path.join(config, name))
+    shutil.rmtree(os.path.join(env.get("XDG_CACHE_HOME") or os.path.join(person_home(env), ".cache"), "trailboss"),
+                  ignore_errors=True)  # byte code, kept by MAIN_PY
     home = state_home(env)
     try:
         lines.append(f"the daemon still runs: pid {daemon_address(home)['pid']}; `kill` ends it")
@@ -2778,14 +2848,16 @@ def uninstall(env: Mapping[str, str]) -> List[str]:
 
 
 def request(env: Mapping[str, str], method: str, path: str, body: Any = None) -> Dict[str, Any]:
-    """The daemon's answer. Fault with its reason, or 3 if none answers."""
+    """The daemon's answer. Fault with its reason, or 3 if none answers. It is told where the command was typed: which
+    client moves, and which server a pane id is of, goes by that."""
     import http.client
     home = state_home(env)
     daemon = daemon_address(home)
     try:
         connection = http.client.HTTPConnection("127.0.0.1", daemon["port"], timeout=10)
-        connection.request(method, path, None if body is None else json.dumps(body),
-                           {"Authorization": f"Bearer {token_of(home)}", "Content-Type": "application/json"})
+        typed_in = {"X-Tmux": env.get("TMUX", ""), "X-Tmux-Pane": env.get("TMUX_PANE", "")}
+        connection.request(method, path, None if body is None else json.dumps(body), {
+            "Authorization": f"Bearer {token_of(home)}", "Content-Type": "application/json", **sent(typed_in)})
         response = connection.getresponse()
         answer = read_json(response.read())
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -2797,6 +2869,7 @@ def request(env: Mapping[str, str], method: str, path: str, body: Any = None) ->
 
 def terminal(out: Any, env: Mapping[str, str]) -> Tuple[Optional[int], bool]:
     """How wide and whether in colour: a pipe gets whole lines and plain text."""
+    import shutil
     if not out.isatty():
         return None, False
     return shutil.get_terminal_size().columns, not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"
@@ -2847,21 +2920,15 @@ def cmd_show(args: Any, env: Mapping[str, str], out: Any) -> int:
     return 0
 
 
-def typed_in(env: Mapping[str, str]) -> Dict[str, str]:
-    """Where a command was typed: which client moves, and which server a pane id is of, goes by that."""
-    return {"tmux": env.get("TMUX", ""), "pane": env.get("TMUX_PANE", "")}
-
-
 def cmd_jump(args: Any, env: Mapping[str, str], out: Any) -> int:
-    answer = request(env, "POST", "/jump", {"id": args.id, "back": args.back, "client": args.client, "attach": args.attach,
-                                            **typed_in(env)})
+    answer = request(env, "POST", "/jump", {"id": args.id, "back": args.back, "client": args.client, "attach": args.attach})
     for note in answer["notes"]:
         print(f"trailboss: {harmless(note)}", file=out)
     return 0
 
 
 def cmd_skip(args: Any, env: Mapping[str, str], out: Any) -> int:
-    answer = request(env, "POST", "/skip", {"id": args.id, **typed_in(env)})
+    answer = request(env, "POST", "/skip", {"id": args.id})
     print(f"skipped {name_of(answer['session'])}", file=out)
     return 0
 
@@ -2874,7 +2941,7 @@ def cmd_snooze(args: Any, env: Mapping[str, str], out: Any) -> int:
         words.pop()
     if len(words) > 1 or args.words and len(args.words) == 2 and seconds is None:
         raise Fault(f"`{' '.join(args.words)}` is not [ID] [TIME]; a time is like 90s, 10m, 1h30m or 2d", 2)
-    answer = request(env, "POST", "/snooze", {"id": "".join(words), "seconds": seconds, **typed_in(env)})
+    answer = request(env, "POST", "/snooze", {"id": "".join(words), "seconds": seconds})
     how = "until it asks anew" if seconds is None else f"for {span(seconds)}" if seconds else "no longer"
     print(f"snoozed {how}: {name_of(answer['session'])}", file=out)
     return 0

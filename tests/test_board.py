@@ -341,6 +341,31 @@ def test_subagents_at_work_after_the_main_turn():
     assert story.see(record(status="idle", at=700)).look(701).queue == [("stopped", 700)]
 
 
+@pytest.mark.parametrize("more", [{"status": ""}, {"status": "waiting", "waiting_for": "dialog open"}])
+def test_a_record_that_stopped_telling_is_not_believed_again(more):
+    story = working(10).see(record(at=15, **more)).look(15.1).hear("Stop", 20)
+    assert story.look(60).queue == [("stopped", 20)]
+    assert story.see(record(status="busy", at=61)).look(61.1).queue == []
+
+
+def test_a_record_from_the_future_does_not_overrule_the_hooks():
+    story = Story(record(status="busy", at=1e9)).hear("UserPromptSubmit", 10, prompt="x").hear("Stop", 20)
+    assert story.look(60).queue == [("stopped", 20)]
+
+
+def test_a_clock_that_was_set_back():
+    story = Story().hear("UserPromptSubmit", 9000, prompt="x").hear("Stop", 9010)
+    story.now = 100
+    story.look(100).hear("UserPromptSubmit", 101, prompt="y")
+    assert story.queue == []
+    assert story.hear("Stop", 105).queue == [("stopped", 105)]
+
+
+def test_the_main_thread_of_an_agent_session_is_no_subagent():
+    story = Story().hear("PermissionRequest", 5, agent_type="reviewer", **ASK)
+    assert story.session().wait.agent == ""
+
+
 def test_without_a_record_the_last_hook_stands():
     story = working().see().hear("PermissionRequest", 6, **ASK)
     assert story.look(600).queue == [("permission", 6)]

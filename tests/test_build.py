@@ -107,8 +107,11 @@ def test_every_python_makes_the_same_bytes_and_runs_them(made, tmp_path, version
     folder = checkout(tmp_path / "checkout")
     code, out, err = build(folder, PYTHON=python)
     assert (code, err) == (0, "") and (folder / "trailboss.pyz").read_bytes() == made.read_bytes()
-    done = subprocess.run([python, str(made), "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert (done.returncode, done.stdout.decode()) == (0, "trailboss %s\n" % tb.VERSION)
+    for _ in ("compiled", "from the byte code that was kept"):
+        done = subprocess.run([python, str(made), "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+        assert (done.returncode, done.stdout.decode()) == (0, "trailboss %s\n" % tb.VERSION)
+    assert len(list((tmp_path / ".cache" / "trailboss").iterdir())) == 1
 
 
 def fake_python(folder, name, code):
@@ -162,3 +165,25 @@ def test_exit_codes_come_through(made, tmp_path):
     finally:
         assert daemon.end() == 0
     assert daemon.said().count("\n") == 1
+
+
+def version_of(pyz, home):
+    done = subprocess.run([sys.executable, str(pyz), "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env={"PATH": os.environ["PATH"], "HOME": str(home)})
+    return done.returncode, done.stdout.decode()
+
+
+def test_kept_byte_code_is_never_of_another_program(tmp_path):
+    """One of the same length, put there a moment later."""
+    folder = checkout(tmp_path / "checkout")
+    for version in ("7.1", "7.2", "7.3"):
+        source = (ROOT / "trailboss.py").read_text().replace('VERSION = "%s"' % tb.VERSION, 'VERSION = "%s"' % version)
+        (folder / "trailboss.py").write_text(source)
+        assert build(folder)[0] == 0
+        assert version_of(folder / "trailboss.pyz", tmp_path) == (0, "trailboss %s\n" % version)
+    assert len(list((tmp_path / ".cache" / "trailboss").iterdir())) == 1
+
+
+def test_no_place_for_byte_code_is_no_matter(made, tmp_path):
+    (tmp_path / ".cache").write_text("a file")
+    assert version_of(made, tmp_path) == version_of(made, tmp_path) == (0, "trailboss %s\n" % tb.VERSION)

@@ -151,6 +151,23 @@ def shared(tmp_path_factory):
     assert "Traceback" not in made.said(), made.said()
 
 
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    made = Daemon(tmp_path_factory.mktemp("one")).start()
+    yield made
+    assert made.end() == 0
+    assert "Traceback" not in made.said(), made.said()
+
+
+@pytest.fixture
+def empty(one):
+    """A running daemon with nothing in its queue."""
+    yield one
+    for session in one.ask("GET", "/queue?all=1")[1]["sessions"]:
+        assert session["state"] == "gone" or one.hear("SessionEnd", session["session_id"]) == 200
+    assert one.queue() == []
+
+
 # ---- who is let in -----------------------------------------------------------------------------------------------------
 
 
@@ -319,13 +336,12 @@ def test_odd_values_in_headers_are_no_error(shared):
     assert shared.hear("SessionEnd", "odd") == 200
 
 
-def test_bytes_of_a_header_arrive_as_they_are(daemon, tmp_path):
-    daemon.start()
+def test_bytes_of_a_header_arrive_as_they_are(empty):
     body = b'{"hook_event_name": "Stop", "session_id": "s1", "cwd": "/x"}'
     for path in ("/hôme/Å…", "/日本"):
-        head = daemon.head("POST /event", "Content-Length: %d" % len(body), "Connection: close", "X-Claude-Project-Dir: ")[:-4]
-        assert status_of(daemon.raw(head + path.encode() + b"\r\n\r\n" + body)) == 200
-        assert daemon.queue()[0]["project"] == path[1:].rpartition("/")[2]
+        head = empty.head("POST /event", "Content-Length: %d" % len(body), "Connection: close", "X-Claude-Project-Dir: ")[:-4]
+        assert status_of(empty.raw(head + path.encode() + b"\r\n\r\n" + body)) == 200
+        assert empty.queue()[0]["project"] == path[1:].rpartition("/")[2]
 
 
 @pytest.mark.parametrize("request_line", ["GET /", "GET /events", "GET /queue/", "GET /event", "POST /queue", "POST /",
@@ -374,21 +390,20 @@ def test_one_connection_serves_many_requests(shared):
 # ---- the ETag ----------------------------------------------------------------------------------------------------------
 
 
-def test_unchanged_queue_is_304(daemon):
-    daemon.start()
-    daemon.hear("Stop", "a", X_Event_Time=100)
-    tag = daemon.ask("GET", "/queue")[2]["ETag"]
+def test_unchanged_queue_is_304(empty):
+    empty.hear("Stop", "a", X_Event_Time=100)
+    tag = empty.ask("GET", "/queue")[2]["ETag"]
     time.sleep(0.05)
-    assert daemon.ask("GET", "/queue")[2]["ETag"] == tag
-    status, body, headers = daemon.ask("GET", "/queue", If_None_Match=tag)
+    assert empty.ask("GET", "/queue")[2]["ETag"] == tag
+    status, body, headers = empty.ask("GET", "/queue", If_None_Match=tag)
     assert (status, body, headers["ETag"]) == (304, None, tag)
-    assert daemon.ask("GET", "/queue", If_None_Match='"other"')[0] == 200
-    daemon.hear("Stop", "b", X_Event_Time=101)
-    status, answer, headers = daemon.ask("GET", "/queue", If_None_Match=tag)
+    assert empty.ask("GET", "/queue", If_None_Match='"other"')[0] == 200
+    empty.hear("Stop", "b", X_Event_Time=101)
+    status, answer, headers = empty.ask("GET", "/queue", If_None_Match=tag)
     assert status == 200 and len(answer["items"]) == 2 and headers["ETag"] != tag
     tag = headers["ETag"]
-    daemon.ask("POST", "/skip", {"id": "a"})
-    assert daemon.ask("GET", "/queue", If_None_Match=tag)[0] == 200
+    empty.ask("POST", "/skip", {"id": "a"})
+    assert empty.ask("GET", "/queue", If_None_Match=tag)[0] == 200
 
 
 # ---- many at once, and rude ones ---------------------------------------------------------------------------------------
@@ -465,12 +480,11 @@ def test_client_that_goes_leaves_no_traceback(shared):
 # ---- one daemon, its port, its end -------------------------------------------------------------------------------------
 
 
-def test_second_daemon_refuses_and_says_who_runs(daemon):
-    daemon.start()
-    code, out, err = daemon.run("serve", "--port", "0")
+def test_second_daemon_refuses_and_says_who_runs(empty):
+    code, out, err = empty.run("serve", "--port", "0")
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert str(daemon.process.pid) in err and str(daemon.port) in err and "Traceback" not in err
-    assert daemon.ask("GET", "/health")[0] == 200 and daemon.address()["pid"] == daemon.process.pid
+    assert str(empty.process.pid) in err and str(empty.port) in err and "Traceback" not in err
+    assert empty.ask("GET", "/health")[0] == 200 and empty.address()["pid"] == empty.process.pid
 
 
 def test_of_two_that_start_at_once_one_serves(daemon, tmp_path):
@@ -576,13 +590,29 @@ def test_it_ends_at_once_under_load(daemon):
             thread.join(15)
 
 
-def test_state_is_private(daemon):
-    daemon.start()
-    daemon.hear("Stop")
-    assert stat.S_IMODE(daemon.home.stat().st_mode) == 0o700
+def test_state_is_private(empty):
+    empty.hear("Stop")
+    assert stat.S_IMODE(empty.home.stat().st_mode) == 0o700
     for name in ("token", "daemon.json", "curl.conf"):
-        assert stat.S_IMODE((daemon.home / name).stat().st_mode) == 0o600
-    assert daemon.token not in daemon.said()
+        assert stat.S_IMODE((empty.home / name).stat().st_mode) == 0o600
+    assert empty.token not in empty.said()
+
+
+@contextlib.contextmanager
+def serving_here(folder):
+    """The HTTP server of a daemon in this process, whose loops do not run; and a connection to it."""
+    server = tb.make_server(tb.Daemon(str(folder), {"HOME": str(folder)}), 0, "t0ken")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    try:
+        yield server, connection
+    finally:
+        connection.close()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        server.daemon.stop()
 
 
 def test_name_server_is_not_asked_who_we_are(tmp_path, monkeypatch):
@@ -590,19 +620,23 @@ def test_name_server_is_not_asked_who_we_are(tmp_path, monkeypatch):
         raise AssertionError("getfqdn may wait for a name server")
     monkeypatch.setattr(socket, "getfqdn", stall)
     monkeypatch.setattr(socket, "gethostbyaddr", stall)
-    server = tb.make_server(tb.Daemon(str(tmp_path), {"HOME": str(tmp_path)}), 0, "t0ken")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    with serving_here(tmp_path) as (_, connection):
         connection.request("GET", "/health")
         assert connection.getresponse().status == 200
-        connection.close()
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        server.daemon.stop()
+
+
+@pytest.mark.parametrize("ending, status", [(True, 503), (False, 500)])
+def test_event_that_can_not_be_saved_is_no_2xx(tmp_path, capfd, ending, status):
+    """While it ends that is no fault of anybody's; else its log tells."""
+    with serving_here(tmp_path) as (server, connection):
+        server.daemon.store.db.close()
+        if ending:
+            server.daemon.stopping.set()
+        connection.request("POST", "/event", b'{"hook_event_name": "Stop", "session_id": "s1"}',
+                           {"Authorization": "Bearer t0ken"})
+        response = connection.getresponse()
+        assert response.status == status and json.loads(response.read())["error"]
+    assert ("Traceback" in capfd.readouterr().err) != ending
 
 
 # ---- nothing that was answered is lost ---------------------------------------------------------------------------------
@@ -871,3 +905,34 @@ def test_disk_that_is_full_is_a_500_and_loses_nothing(daemon):
     daemon.log.write_text("")
     assert daemon.hear("Stop", "after") == 200 and daemon.waiting() == ["after"]
     assert daemon.hear("Stop", "meanwhile", X_Event_Id="1") == 200 and set(daemon.waiting()) == {"after", "meanwhile"}
+
+
+def test_it_ends_when_its_state_folder_is_taken_away(daemon):
+    """`rm -r` of the state folder must leave no daemon behind that nobody can find."""
+    assert daemon.start().queue() == []
+    shutil.rmtree(str(daemon.home))
+    assert daemon.process.wait(5) == 0
+
+
+def test_a_request_while_it_starts_is_answered_when_it_has_started(daemon):
+    """Where it listens is written first: a command that comes in between waits a moment, and does not fail."""
+    daemon.spawn()
+    until(lambda: daemon.address(), 15)
+    assert daemon.run("list", "--json")[0] == 0
+
+
+def test_a_spool_that_can_not_be_taken_in_stops_no_look_and_is_told_once(tmp_path, capfd, monkeypatch):
+    home = tmp_path / "state"
+    (home / "spool").mkdir(parents=True)
+    (home / "spool" / "1.event").write_bytes(b'X-Event-Time: 1\n\n{"session_id": "s1", "hook_event_name": "Stop"}')
+    made = tb.Daemon(str(home), {"HOME": str(tmp_path)})
+    looks = []
+    monkeypatch.setattr(made.records, "look", lambda configs: looks.append(1) or [])
+    monkeypatch.setattr(made, "hear", lambda events: 1 / 0)
+    for _ in range(3):
+        made.tick()
+    assert len(looks) == 3 and capfd.readouterr().err.count("Traceback") == 1
+    monkeypatch.undo()
+    made.tick()
+    assert list(made.board.sessions) == ["s1"] and not list((home / "spool").iterdir())
+    made.stop()

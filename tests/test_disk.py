@@ -23,7 +23,7 @@ RICH = tb.Session(
     asks=(tb.Ask("", "", "permission", "Bash", {"command": "ls", "deep": {"n": [1, 2.5, None, True, 10 ** 30]}}, 4.0),
           tb.Ask("a1", "Explore", "question", "AskUserQuestion", {"questions": [{"question": "?"}]}, 4.5)),
     asked_at=4.5, end=tb.End("stopped", 5.0, "text", True),
-    record=record("0a1b", "waiting", at=6.0, pid=77, waiting_for="permission prompt", foreign=True), answered_at=1.0,
+    record=record("0a1b", "waiting", at=6.0, pid=77, waiting_for="permission prompt", foreign=True), silent=True, answered_at=1.0,
     state="stuck", witness="record", why="record: waiting", state_at=6.0,
     wait=tb.Wait("permission", 4.0, "ls", "Bash", {"command": "ls"}, "Explore", "hook", "PermissionRequest", 4.0, 4.1, 9e9),
     last_wait=tb.Wait("error", 1.0, "overloaded"), ended_at=0.0)
@@ -646,7 +646,7 @@ def test_only_the_end_of_a_huge_file_is_read(config):
 
 
 def test_end_without_a_whole_line_is_no_context(config):
-    assert read(config, transcript(config, said("x" * (1 << 20)) + b"\n")) == tb.Context()
+    assert read(config, transcript(config, said("x" * (5 << 20)) + b"\n")) == tb.Context()
 
 
 def test_file_that_shrinks_meanwhile_is_no_error(config, monkeypatch):
@@ -702,3 +702,13 @@ def test_transcript_that_vanishes_while_it_is_looked_for(config, monkeypatch):
         raise FileNotFoundError(path)
     monkeypatch.setattr(tb.os.path, "getmtime", gone)
     assert tb.find_transcript(str(config), "s1") == ""
+
+
+def test_context_behind_a_long_line_of_claude_codes_own(tmp_path):
+    """Claude Code 2.1.332 writes copies of whole requests: the last lines that say something may be far from the end."""
+    path = tmp_path / "projects" / "p" / "s1.jsonl"
+    path.parent.mkdir(parents=True)
+    said = {"type": "assistant", "message": {"content": [{"type": "text", "text": "Shall I go on?"}]}}
+    blob = {"type": "api-request-blob", "message": {"content": "x" * 600_000}}
+    path.write_text("{}\n" * 10 + json.dumps(said) + "\n" + json.dumps(blob) + "\n")
+    assert tb.read_context(str(path), "s1", [str(tmp_path)]).message == "Shall I go on?"

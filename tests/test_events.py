@@ -447,6 +447,7 @@ def test_lines_end_only_where_the_file_has_a_newline():
 def test_odd_letters():
     assert lines(said("a\ud83d\udc00b\ud83d")).message == "a\U0001f400b\ufffd"  # a pair is a letter, a half is none
     assert lines(b'{"type":"assistant","message":{"content":"a\xffb"}}').message == "a\ufffdb"
+    strict(lines(b'x{"parentUuid":' + encode(said("\ud83d"))[len('{"parentUuid": '):])._asdict())
     strict(lines(said("\ud83d"), call("B\ud83d", {"\ud83d": ["\ud83d"]}), result("\ud83d", "t9"))._asdict())
 
 
@@ -468,6 +469,11 @@ def test_a_call_with_odd_names(block):
     ([], ""), (None, ""), (5, ""), ({"text": "x"}, ""), (["x", None, {"text": 5}], "")])
 def test_a_result_in_any_form(content, text):
     assert lines(result(content)).lines == (("result", text),)
+
+
+@pytest.mark.parametrize("call_id", [[1], {}, None, 5])
+def test_a_result_of_no_call(call_id):
+    assert lines(call("Bash", {}), result("x", call_id)).tool_name == "Bash"
 
 
 def test_the_input_of_a_call_is_kept_down_to_the_options_of_a_question():
@@ -530,6 +536,8 @@ def test_parse_time(text, at):
     ("AskUserQuestion", {"questions": []}, '{"questions": []}'),
     ("AskUserQuestion", {"questions": {"question": "Red?"}}, '{"questions": {"question": "Red?"}}'),
     ("AskUserQuestion", {}, ""),
+    ("mcp__x__y", {"questions": [{"question": "Red?"}]}, '{"questions": [{"question": "Red?"}]}'),
+    ("mcp__x__y", {"query": "# a\nb"}, "# a …"),
     ("", {"question": "Which account?", "server": "bank"}, "Which account?"),
     ("Bash", {"command": None, "description": "List"}, "List"), ("Bash", {"command": ["ls"]}, '{"command": ["ls"]}'),
     ("Bash", None, ""), ("Bash", [], ""), ("Bash", "ls", ""), ("Bash", 5, ""),

@@ -185,6 +185,8 @@ def test_ids_that_differ_late_are_told_apart():
 def test_many_candidates_are_not_all_named():
     with pytest.raises(tb.Fault, match="s0 in no pane, .*s4 in no pane and 195 more: give more"):
         tb.find([session("s%d" % n) for n in range(200)], "s")
+    with pytest.raises(tb.Fault, match="s4 in no pane: give more"):
+        tb.find([session("s%d" % n) for n in range(5)], "s")
 
 
 # -- a span of time ----------------------------------------------------------------------------------------------------

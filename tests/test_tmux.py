@@ -955,6 +955,21 @@ def test_two_that_claim_one_pane_without_proof_are_both_listed_as_uncertain(town
     assert town.queue()[:2] == [("a", None), ("b", None)] and town.row("dddddddd")["pane"] == shell.pane_id
 
 
+def test_a_session_that_only_its_record_tells_of_is_found_in_its_pane(town):
+    """No hook: no $TMUX, no $TMUX_PANE. Its terminal is that of a pane of a server in the usual place."""
+    folder = town.folder / "no sockets" / ("tmux-%d" % os.getuid())
+    folder.mkdir(mode=0o700)
+    a = town.server("no sockets/%s/other" % folder.name)
+    spot = a.session("one")
+    entry = {"pid": spot.pid, "sessionId": "recorded", "procStart": tb.process_of(spot.pid).start, "status": "waiting",
+             "waitingFor": "permission prompt", "statusUpdatedAt": time.time() * 1000, "startedAt": time.time() * 1000}
+    (town.config / "sessions" / ("%d.json" % spot.pid)).write_text(json.dumps(entry))
+    town.daemon.start()
+    within(tb.HELD + tb.TMUX_EVERY, lambda: town.queue() == [("r", spot.pane_id)], town.queue)
+    client = a.attach("main")
+    assert (town.jump("rec"), client.at()) == ([], ("one", spot.pane_id))
+
+
 def test_claude_p_never_owns_the_pane(town):
     a = town.server()
     spot = a.session("one")
@@ -986,7 +1001,7 @@ def test_a_background_session_is_passed_over_and_says_how_to_reach_it(town):
 
 
 FAKES = {
-    "hangs": ("exec sleep 60", "did not answer within 2 s"),
+    "hangs": ("exec sleep 60", "did not answer within 0.5 s"),
     "garbage": ("printf 'open terminal failed: not a terminal\\n\\377\\000\\t\\t\\t\\n'; %s\n" % "; ".join(
         "printf '%s\\n'" % "\\t".join(["x"] * n) for n in range(1, 14)), "tmux list-panes -a on"),
     "fails": ("echo 'lost server' >&2; exit 1", "lost server"),
@@ -1014,6 +1029,7 @@ def test_a_tmux_that_misbehaves_costs_nothing_but_the_jump(town, monkeypatch, fa
         (bin_folder / "tmux").write_text("#!/bin/sh\n" + script if script else "#!/no such interpreter\n")
         (bin_folder / "tmux").chmod(0o755)
     monkeypatch.setattr(tb.Tmux, "PLACES", "")
+    monkeypatch.setattr(tb.Tmux, "PATIENCE", 0.5 if fake == "hangs" else 5)
     monkeypatch.setenv("PATH", str(bin_folder) if fake == "missing" else "%s:/bin:/usr/bin" % bin_folder)
     if fake == "no program":
         monkeypatch.setenv("PATH", str(bin_folder))
@@ -1028,17 +1044,21 @@ def test_a_tmux_that_misbehaves_costs_nothing_but_the_jump(town, monkeypatch, fa
     assert town.queue() == queue and before[1] != client.pane
 
 
-def test_a_frozen_server_does_not_keep_the_other_from_jumping(town):
+def test_a_frozen_server_does_not_keep_the_other_from_jumping(town, monkeypatch):
     a, b = town.server("a"), town.server("b")
     here, there = a.session("one"), b.session("one")
     town.stuck(b, there)
     town.stuck(a, here)
     client = a.attach("main")
+    asked, run = [], town.daemon.tmux.run
+    monkeypatch.setattr(town.daemon.tmux, "run", lambda *argv: asked.append(argv[0]) or run(*argv))
+    monkeypatch.setattr(tb.Tmux, "PATIENCE", 1)
     os.kill(b.pid, signal.SIGSTOP)
     try:
-        began = time.monotonic()
         town.jump("bbbb")
-        assert client.pane == here.pane_id and time.monotonic() - began < 3.5
+        assert client.pane == here.pane_id and asked.count(b.socket) == 1  # it is waited for once
+        said = town.refusal("aaaa", client=client, attach=True)  # who goes there now would hang
+        assert said == "tmux on %s did not answer within 1 s" % b.socket and client.pane == here.pane_id
         assert town.queue() == [("a", there.pane_id), ("b", here.pane_id)]
     finally:
         os.kill(b.pid, signal.SIGCONT)
@@ -1069,14 +1089,15 @@ def test_two_presses_at_once(town):
     assert client.pane == start
 
 
-def test_nothing_that_programs_write_is_run(town):
+def test_nothing_that_programs_write_is_run(town, monkeypatch):
     """#() in names, titles, folders and prompts: tmux runs it where it is handed a text to expand (facts.md C6)."""
+    monkeypatch.chdir(town.folder)
     a = town.server()
-    bait = town.folder / "#(touch pwned)"
+    bait = town.folder / "#(touch pwned-f)"
     bait.mkdir()
     a.tmux("set-option", "-g", "allow-rename", "on")
     writer = "printf '\\033k#(touch pwned-w)\\033\\\\\\033]2;#(touch pwned-t)\\033\\\\'; exec " + town.claude
-    spot = a.make("new-session", "-d", "-s", "##(touch pwned-s)", "-c", str(bait), writer)
+    spot = a.make("new-session", "-d", "-s", "##(touch pwned-s)", "-c", str(bait).replace("#", "##"), writer)
     other = a.session("##(touch pwned-o)", writer)
     within(5, lambda: ("#(touch pwned-w)",) in a.rows("list-windows", "-t", spot.pane_id, "-F", "#{window_name}"))
     for session_id, here in (("first", spot), ("second", other)):
@@ -1087,15 +1108,17 @@ def test_nothing_that_programs_write_is_run(town):
     client = a.attach("main")
     town.jump()
     assert client.at() == ("#(touch pwned-s)", spot.pane_id)
-    town.daemon.detail("first", True)
+    town.daemon.detail("first", None, True)
     client.close()
     town.terminals.remove(client)
     within(5, lambda: not a.clients())
     shown = Terminal(a, "sh", "-c", command_in(town.refusal()))
     within(5, shown.at, lambda: shown.output)
     assert town.windows()[0] == "#(touch pwned-s):0.0"
-    time.sleep(0.3)
-    assert not [path for path in town.folder.rglob("pwned*")] and not os.path.exists("pwned-s")
+    assert a.tmux("display-message", "-p", "-t", spot.pane_id, "#{pane_current_path}") == str(bait)
+    canary = a.session("canary#(touch pwned-canary)")  # tmux does run it where it is asked to
+    within(5, lambda: [path.name for path in town.folder.rglob("pwned*")], canary)
+    assert [path.name for path in town.folder.rglob("pwned*")] == ["pwned-canary"]
 
 
 def test_the_whole_way_from_a_hook_to_a_key(town):

@@ -63,7 +63,7 @@ def test_nothing_below_space_nor_any_c1_gets_through():
     ("", 0), ("abc", 3), ("漢字", 4), ("Ａ", 2), ("ｱ", 1), ("한", 2), ("\u1112\u1161\u11ab", 2), ("が", 2), ("か\u3099", 2),
     ("é…·", 3), ("e\u0301", 1), ("a\u20dd", 1), ("नि", 2), ("กำ\u0e31", 2), ("مرحبا", 5), ("a\u200cb", 2), ("─│✻⏵", 4),
     ("\ufffd", 1), ("\xa0", 1), ("\ue0b0", 1), ("🐄", 2), ("🇩🇪", 2), ("👨\u200d👩\u200d👧", 2), ("🏳\u200d🌈", 1), ("👍🏽", 4),
-    ("🏽", 2), ("❤", 1), ("a\u200db", 2)])
+    ("🏽", 2), ("❤", 1), ("a\u200db", 2), ("漢\u200d字", 4)])
 def test_width_of(text, columns):
     assert tb.width_of(text) == columns
 
@@ -97,8 +97,9 @@ def test_span(seconds, said):
 @pytest.mark.parametrize("text, line", [
     ("", ""), (" \n ", ""), ("Done.", "Done."), ("\n\n  Done.  \nMore.", "Done."),
     ("I did it.\n\nShall I push?", "Shall I push?"),
-    ("Why? Because.\nIt is done.", "Why? Because."), ("A?\nb\nc\nd", "A?"), ("x\nA?\nb\nc", "A?"),
-    ("x\nA?\nB?\nc", "B?"), ("Done.\n**Shall I push?**", "**Shall I push?**"), ('Done.\n"Really?"', '"Really?"'),
+    ("Why? Because.\nIt is done.", "Why? Because."), ("A?\nb\nc\nd", "A?"), ("x\nA?\nb\nc\nd", "x"),
+    ("x\nA?\nb\nc", "A?"), ("x\nA?\nB?\nc", "B?"),
+    ("Done.\n**Shall I push?**", "**Shall I push?**"), ('Done.\n"Really?"', '"Really?"'),
     ("済んだ。\n押しますか？", "押しますか？"), ("```\ncode\n```", "code"), ("---\n# Title", "# Title"), ("---\n***", "--- ***"),
     ("…", "…")])
 def test_gist(text, line):
@@ -215,6 +216,7 @@ def test_an_item_is_strict_json_and_what_it_asks_is_one_harmless_line(text):
     answer = listing(session(text=text, agent=clean, title=text, cwd="/" + clean, tool_name=clean), everything=True)
     row = json.loads(strict(answer))["items"][0]
     assert row["ask"] == tb.harmless(row["ask"]) and "\n" not in row["ask"] and row["title"] == tb.harmless(text)
+    assert (row["agent"] or "") == tb.harmless(clean) and row["project"] == tb.harmless(row["project"])
     assert len(row["ask"]) >= len("".join(text.split())) - 10  # whole, but for space
 
 
@@ -320,6 +322,20 @@ def test_names_are_shortened_on_a_terminal_and_keep_the_numbers_of_the_window():
 
 def test_nothing_waits():
     assert tb.queue_text(listing(), 80, True) == tb.queue_text(listing(), None, False) == "Nothing is waiting.\n"
+
+
+def test_what_is_not_known_is_a_dash():
+    """A pipe's columns are always there, so that a person can compare two rows."""
+    rows = [session("aaaaaaaa-1", "", cwd="/"), session("bbbbbbbb-1", "%1", ago=30.0, cwd="/d/barn")]
+    assert tb.queue_text(listing(*rows, everything=True), None, False) == """\
+ID        WINDOW    REASON      WAITS  PROJECT  ASKS
+aaaaaaaa  -         permission  1m     -        Bash: ls
+%1        work:2.0  permission  30s    barn     Bash: ls
+
+ID        WINDOW    STATE  SINCE  PROJECT  WHY
+aaaaaaaa  -         stuck  1m     -        hook: PermissionRequest
+%1        work:2.0  stuck  30s    barn     hook: PermissionRequest
+"""
 
 
 def test_list_all():
@@ -432,6 +448,7 @@ def option(label, description="", **more):
     ("mcp__fs__edit", {"path": "/a", "edits": [{"oldText": "x", "newText": "y"}]},
      'path: /a\nedits: [\n {\n  "oldText": "x",\n  "newText": "y"\n }\n]'),
     ("mcp__x__plan", {"plan": "p", "budget": 5}, "p\nbudget: 5"),
+    ("mcp__fs__edit", {"path": "/a", "old_string": "x", "new_string": "y"}, "path: /a\nold_string: x\nnew_string: y"),
     ("Edit", {"file_path": "/a", "old_string": "one\ntwo\nthree", "new_string": "one\n2\nthree"},
      "--- /a\n+++ /a\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"),
     ("Edit", {"file_path": "/a", "old_string": "x", "new_string": "y", "replace_all": True},
