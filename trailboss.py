@@ -1204,7 +1204,7 @@ def notes_of(row: Mapping[str, Any], now: float) -> str:
     elif row.get("skipped"):
         notes.append("skipped")
     if row.get("background_tasks"):
-        notes.append(f"{row['background_tasks']} running")
+        notes.append(f"{row['background_tasks']} in background")
     if row.get("uncertain"):
         notes.append(f"perhaps in {row['pane']}" if row.get("pane") else "pane uncertain")
     if row.get("background"):

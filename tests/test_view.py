@@ -250,7 +250,7 @@ ID        WINDOW     REASON       WAITS  PROJECT       ASKS
 %14       work:14.0  error        10m    infra         API Error: 529 overloaded
 %22       work:22.0  interrupted  5m     parser        refactor the parser
 %23       work:23.0  permission   3m     farm          [Explore asks] Edit: src/barn.py
-%24       work:24.0  stopped      1m     日本語        [2 running] Should I also update the changelog?
+%24       work:24.0  stopped      1m     日本語        [2 in background] Should I also update the changelog?
 0a000009  -          stopped      50s    docs          [bg] Finished.
 %26       work:26.0  stopped      45s    docs          [skipped] I have finished.
 %27       work:27.0  permission   44s    -             [snoozed 6m] WebFetch: https://example.org
@@ -264,7 +264,7 @@ ID        WINDOW     REASON       WAITS  PROJECT       ASKS
 %14       work:14.0  error        10m    infra         API Error: 529 overloaded
 %22       work:22.0  interrupted  5m     parser        refactor the parser
 %23       work:23.0  permission   3m     farm          [Explore asks] Edit: src…
-%24       work:24.0  stopped      1m     日本語        [2 running] Should I als…
+%24       work:24.0  stopped      1m     日本語        [2 in background] Should…
 0a000009  -          stopped      50s    docs          [bg] Finished.
 %26       work:26.0  stopped      45s    docs          [skipped] I have finishe…
 %27       work:27.0  permission   44s    -             [snoozed 6m] WebFetch: h…
@@ -278,7 +278,7 @@ ID        REASON       WAITS  PROJECT       ASKS
 %14       error        10m    infra         API Error: 529 overloaded
 %22       interrupted  5m     parser        refactor the parser
 %23       permission   3m     farm          [Explore asks] Edit: src/…
-%24       stopped      1m     日本語        [2 running] Should I also…
+%24       stopped      1m     日本語        [2 in background] Should …
 0a000009  stopped      50s    docs          [bg] Finished.
 %26       stopped      45s    docs          [skipped] I have finished.
 %27       permission   44s    -             [snoozed 6m] WebFetch: ht…
@@ -368,11 +368,11 @@ def test_an_id_in_a_row_means_that_row():
     ({}, "Bash: ls"), ({"agent": "Explore"}, "[Explore asks] Bash: ls"), ({"skipped_at": 5.0}, "[skipped] Bash: ls"),
     ({"snoozed_until": NOW + 600}, "[snoozed 10m] Bash: ls"), ({"snoozed_until": tb.FOREVER}, "[snoozed] Bash: ls"),
     ({"snoozed_until": NOW + 5400, "skipped_at": 5.0}, "[snoozed 1h30m] Bash: ls"),
-    ({"snoozed_until": NOW}, "Bash: ls"), ({"background": 3}, "[3 running] Bash: ls"),
+    ({"snoozed_until": NOW}, "Bash: ls"), ({"background": 3}, "[3 in background] Bash: ls"),
     ({"uncertain": True}, "[perhaps in %1] Bash: ls"),
     ({"uncertain": True, "pane": None}, "[pane uncertain] Bash: ls"), ({"kind": "bg", "pane": None}, "[bg] Bash: ls"),
     ({"agent": "a", "skipped_at": 5.0, "background": 1, "uncertain": True},
-     "[a asks] [skipped] [1 running] [perhaps in %1] Bash: ls"),
+     "[a asks] [skipped] [1 in background] [perhaps in %1] Bash: ls"),
 ], ids=str)
 def test_remarks_stand_before_what_it_asks(change, ask):
     assert tb.queue_text(listing(session(**change)), None, False).splitlines()[1].endswith("  " + ask)
@@ -538,7 +538,7 @@ def answer_of(s, tool_name="", tool_input=None, last_message="", lines=(), place
 
 SHOWN = """\
 5f51aaaa-0001  %1 work:2.0 barn Paint it
-[Explore asks] [2 running] permission, waits 1m
+[Explore asks] [2 in background] permission, waits 1m
 
 Bash
   cd barn
