@@ -2393,6 +2393,7 @@ class Requests:
 
     def check(self) -> None:
         """Only our own callers: no page in a browser (Host, Origin), no other user (token)."""
+        import hmac
         port = self.server.server_address[1]
         own = (f"127.0.0.1:{port}", f"localhost:{port}")
         if self.headers.get("Host") not in own:
@@ -2400,7 +2401,6 @@ class Requests:
         origin = self.headers.get("Origin")
         if origin is not None and origin not in [f"http://{host}" for host in own]:
             raise Refusal(403, "requests from other origins are refused")
-        import hmac
         given = self.headers.get("Authorization", "").encode("utf-8", "replace")
         if self.path != "/health" and not hmac.compare_digest(given, f"Bearer {self.server.token}".encode()):
             raise Refusal(401, "the token is missing or wrong")
@@ -2424,8 +2424,8 @@ class Requests:
         return body
 
     def reply(self, status: int, answer: Any) -> None:
-        data = json.dumps(answer).encode()
         import hashlib
+        data = json.dumps(answer).encode()
         tag = '"' + hashlib.sha256(repr(steady(answer)).encode("utf-8", "replace")).hexdigest()[:16] + '"'
         if status == 200 and self.command == "GET" and self.headers.get("If-None-Match") == tag:
             status, data = 304, b""
