@@ -174,7 +174,8 @@ def test_keyboard_interrupt_is_130(full, monkeypatch, capsys):
 def test_keyboard_interrupt_of_a_process(daemon):
     with listening() as listener:
         pretend(daemon, listener.getsockname()[1])
-        command = subprocess.Popen([*daemon.program, "list"], env=daemon.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        command = subprocess.Popen([*daemon.program, "list"], env=daemon.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
         with listener.accept()[0] as connection:
             assert connection.recv(1000)
             command.send_signal(signal.SIGINT)
@@ -419,7 +420,7 @@ def test_session_that_ends_does_not_take_its_event_along(daemon):
     process = start_emit(daemon, ours)
     os.write(theirs, EVENT)
     until(lambda: "SigIgn" in (status := open("/proc/%d/status" % process.pid).read())
-          and int(status.split("SigIgn:")[1].split()[0], 16) & 1)
+          and int(status.split("SigIgn:")[1].split()[0], 16) >> signal.SIGTERM - 1 & 1)  # the last of the three
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         process.send_signal(signum)
     os.close(theirs)
