@@ -205,6 +205,7 @@ class Session(NamedTuple):
     end: Optional[End] = None
     # what the record said
     record: Optional[Record] = None
+    before: Optional[Record] = None
     silent: bool = False
     answered_at: float = 0.0
     # what follows
@@ -515,6 +516,7 @@ LEAD = 1.0             # s: a record may turn busy this long before the prompt's
 STOP_GRACE = 0.3       # s: a record turns idle at a turn's end up to this long before the Stop event is here
 AHEAD = 5.0            # s: a time that is further in the future than this was told by another clock
 HELD = 1.0             # s: a resumed session's record first shows a provisional id (facts.md A0)
+FLASH = 2.0            # s: a command of Claude Code's own (/model) makes a session busy for no longer than this
 QUEUE_START = 2.0      # s: a prompt that was typed while it worked begins its turn this soon after the Stop
 PARKED = 600.0         # s: subagents that run on for longer than this without a record may be dead
 SAME_ASK = 2.0         # s: the same dialog told again within this time is an echo (hooks installed in two places)
@@ -675,20 +677,25 @@ def same_process(a: Optional[Process], b: Optional[Process]) -> bool:
 
 def note_record(s: Session, record: Optional[Record]) -> Session:
     """Note what the session's record says now. `dialog open` is a menu of the person's own, and a record without a status
-    says nothing: the last word stands. A record that leaves `waiting` means that the dialog on the screen was answered."""
-    silent = bool(record and (not record.status or record.waiting_for == "dialog open"))
-    if silent or record == s.record:
-        return s if s.silent == silent else s._replace(silent=silent)
+    says nothing: the last word stands, but for the moment of busy in which a menu opens. A record that leaves `waiting`, or
+    waits anew, means that the dialog on the screen was answered."""
+    if record and (not record.status or record.waiting_for == "dialog open"):
+        flash = s.record and s.record.status == "busy" and s.heard_at < s.record.at and record.at < s.record.at + FLASH
+        return s._replace(silent=True, record=s.before if flash and record.status else s.record)
     s = s._replace(silent=False)
-    if record and record.status != "waiting":
-        on_screen = shown_ask(s, record.at)
+    if record == s.record:
+        return s
+    was = s.record or Record(0, "")
+    if record and (record.status != "waiting" or was.status == "waiting" and record.at > was.at):
+        on_screen = shown_ask(s, record.at if record.status != "waiting" else was.at + STOP_GRACE)
         s = s._replace(asks=tuple(a for a in s.asks if a is not on_screen),
-                       answered_at=record.at if on_screen else s.answered_at)
-    if record and record.status in ("busy", "waiting") and record.at > s.turn_at:
+                       answered_at=record.at if on_screen and record.status != "waiting" else s.answered_at)
+    if record and record.at > s.turn_at and (record.status == "waiting" or was.status == "busy" and was.at > s.turn_at
+                                             and (not s.heard_at or record.at > was.at + FLASH)):
         s = s._replace(had_turn=True)
     if record and record.status == "busy" and s.queued and s.end and s.end.at < record.at < s.end.at + QUEUE_START:
         s = s._replace(turn_open=True, queued=False)
-    return s._replace(record=record)
+    return s._replace(record=record, before=s.record)
 
 
 def shown_ask(s: Session, before: float) -> Optional[Ask]:
@@ -711,8 +718,9 @@ def judge(s: Session, now: float) -> Optional[Verdict]:
 
 def judge_hooks(s: Session, now: float) -> Verdict:
     """What the hooks say: an open dialog first, else what the last event said."""
-    if s.asks:
-        ask = s.asks[0]
+    asks = [a for a in s.asks if a.at > s.answered_at]  # an older one is known only to say what a record's dialog is about
+    if asks:
+        ask = asks[0]
         return stuck(ask.reason, ask.at, "hook", "PermissionRequest" if ask.tool_name else "Elicitation", ask.at, ask=ask)
     if s.says == "stuck" and s.end:
         if s.end.parked and now < s.end.at + PARKED:
@@ -735,6 +743,8 @@ def judge_record(s: Session, r: Record, now: float) -> Optional[Verdict]:
         return Verdict("idle", "record", fact, r.at)
     if s.turn_open:  # no Stop: it was denied or interrupted, unless the Stop is still on its way
         return stuck("interrupted", r.at, "record", fact, r.at, s.prompt) if now >= r.at + STOP_GRACE else None
+    if s.end and s.end.parked and now < r.at + STOP_GRACE:
+        return None  # it is idle for a moment before the subagent's end wakes it
     if s.end:
         return stuck(s.end.reason, r.at if s.end.parked else s.end.at, "record", fact, r.at, s.end.text)
     return stuck("stopped", r.at, "record", fact, r.at, s.last_message)
@@ -1265,6 +1275,8 @@ def queue_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) ->
         [("ID", "WINDOW", "REASON", "WAITS", "PROJECT", "ASKS")] + [
             (name, row["window"] or "-", row["reason"], span(row["waited_s"]), row["project"] or "-",
              notes_of(row, now) + row["ask"]) for name, row in zip(ids_of(items), items)], width, colour)
+    if answer.get("trouble"):
+        text += f"\n{harmless(answer['trouble'])}\n"
     if "sessions" in answer and not sessions:
         text += "\nNo session is known.\n"
     return text + ("\n" + table(
@@ -1465,7 +1477,8 @@ def plain(value: Any) -> Any:
 def revive(kind: Any, entry: Mapping[str, Any]) -> Any:
     """The value of section 1 from plain(); fields that this version does not know are dropped, missing ones defaulted.
     TypeError if a field has another form, as a later version may have written it."""
-    nested = {"process": Process, "claim": Pane, "pane": Pane, "end": End, "record": Record, "wait": Wait, "last_wait": Wait}
+    nested = {"process": Process, "claim": Pane, "pane": Pane, "end": End, "record": Record, "before": Record, "wait": Wait,
+              "last_wait": Wait}
     values = {key: entry[key] for key in kind._fields if key in entry}
     for key, of in nested.items():
         if values.get(key) is not None:
@@ -1509,7 +1522,7 @@ class Store:
     def open(self) -> Any:
         """The database, whole and with its tables."""
         import sqlite3
-        db = sqlite3.connect(self.path, check_same_thread=False, timeout=5)
+        db = sqlite3.connect(self.path, check_same_thread=False, timeout=1)
         try:
             db.text_factory = lambda data: data.decode("utf-8", "replace")
             db.execute("PRAGMA journal_mode=WAL")
@@ -1945,8 +1958,10 @@ class Daemon:
         self.lock = threading.RLock()
         self.store = Store(os.path.join(home, "trailboss.db"))
         self.board, self.world = self.store.load(), World()
+        self.saved, self.trouble = self.board, ""
         self.records, self.tmux = Records(), Tmux(clock)
         self.default_configs = configs_of(home, env)
+        self.told_of = {path for path in [env.get("TMUX", "").rsplit(",", 2)[0]] if path.startswith("/")}
         self.jumping = threading.Lock()
         self.trails: Dict[str, List[Pane]] = {}
         self.failure = ""
@@ -1974,10 +1989,16 @@ class Daemon:
             self.turn(observe(board, world, self.clock()), fresh)
 
     def turn(self, board: Board, events: Sequence[Event] = ()) -> None:
-        """Make this the board, once it is saved."""
-        if board.sessions != self.board.sessions or events:
-            self.store.save(self.board, board, events, self.clock())
+        """Make this the board, and save what differs from what was saved last. Where that fails (a full disk), the queue is
+        right all the same and says so; an event that could not be saved is not acknowledged."""
         self.board = board
+        if board.sessions != self.saved.sessions or events:
+            try:
+                self.store.save(self.saved, board, events, self.clock())
+            except Exception as error:
+                self.trouble = f"the state can't be saved in {self.home}: {error}"
+                raise
+            self.saved, self.trouble = board, ""
 
     def tick(self) -> None:
         """Look at the spool, the records and the processes."""
@@ -2046,7 +2067,8 @@ class Daemon:
         silent: Dict[str, Fault] = {}
         if not live and also is None:
             return silent
-        for path in known.union((s.claim.socket for s in live if s.claim), self.tmux.sockets(self.env), also or ()):
+        claimed = {s.claim.socket for s in live if s.claim}
+        for path in known.union(claimed, self.tmux.sockets(self.env), self.told_of, also or ()):
             try:
                 server = self.tmux.look(path)
             except Fault as fault:
@@ -2057,6 +2079,12 @@ class Daemon:
         with self.lock:
             self.turn(observe(self.board, self.world, self.clock()))
         return silent
+
+    def typed_at(self, here: Optional[Tuple[str, str, str]]) -> None:
+        """A command came from a tmux server: one with a socket of its own is found only if somebody tells of it."""
+        if here and here[0].startswith("/") and here[0] not in self.told_of:
+            self.told_of = self.told_of.union([here[0]])
+            self.look_now.set()
 
     def servers(self) -> Dict[str, Server]:
         with self.lock:
@@ -2110,7 +2138,8 @@ class Daemon:
 
     def queue(self, everything: bool) -> Dict[str, Any]:
         with self.lock:
-            return listing(self.board, self.world.servers, self.clock(), everything)
+            answer = listing(self.board, self.world.servers, self.clock(), everything)
+            return {**answer, "trouble": self.trouble}
 
     def detail(self, wanted: str, here: Optional[Tuple[str, str, str]], screen: bool) -> Dict[str, Any]:
         """A session in full, for `show`; without an ID, the one that waits longest."""
@@ -2132,17 +2161,20 @@ class Daemon:
 
     def put_off(self, ask: Mapping[str, Any]) -> Dict[str, Any]:
         """skip and snooze: a wait is offered later. Without an ID: the one that is looked at, else the longest."""
-        here = here_of(ask)
-        looked_at = self.looked_at(here)
+        here, action, wanted = here_of(ask), text_of(ask.get("action")), text_of(ask.get("id"))
+        looked_at = self.looked_at(here, text_of(ask.get("client")))
         with self.lock:
             now = self.clock()
             queue = waiting(self.board, now)
-            wanted = text_of(ask.get("id"))
-            if not queue:
+            if wanted:
+                s = meant(list(self.board.sessions.values()), wanted, here)
+                if s not in queue:
+                    raise Fault(f"session {s.session_id[:8]} does not wait: there is nothing to {action}")
+            elif not offered(queue, now):
                 raise Fault("nothing is waiting", 4)
-            s = meant(queue, wanted, here) if wanted else next(
-                (s for s in queue if looked_at and s.pane == looked_at), queue[0])
-            if ask.get("action") == "skip":
+            else:
+                s = next((s for s in queue if looked_at and s.pane == looked_at), queue[0])
+            if action == "skip":
                 self.turn(put_off(self.board, s.session_id, skipped_at=now))
             else:
                 seconds = ask.get("seconds")
@@ -2150,11 +2182,11 @@ class Daemon:
                 self.turn(put_off(self.board, s.session_id, snoozed_until=until))
             return {"session": item(self.board.sessions[s.session_id], self.world.servers, now), "now": now}
 
-    def looked_at(self, here: Optional[Tuple[str, str, str]]) -> Optional[Pane]:
+    def looked_at(self, here: Optional[Tuple[str, str, str]], name: str) -> Optional[Pane]:
         """The pane that the client which would move looks at."""
         try:
             clients = self.clients()
-            return self.seen_by(choose_client(clients, here=here), clients)
+            return self.seen_by(choose_client(clients, name, here), clients)
         except Fault:
             return None
 
@@ -2196,7 +2228,14 @@ class Daemon:
                     raise
                 _, s, view = self.first_there(goals)
                 raise Fault(f"{fault}: attach one with `{attach_command(s.pane.socket, view)}`") from None
-            notes, s, view = self.first_there(goals if wanted else next_after(goals, self.seen_by(client, clients)))
+            if not wanted:
+                goals = next_after(goals, self.seen_by(client, clients))
+            far = [s for s in goals if s.pane and not self.mover(s.pane, client, clients)]
+            if not wanted and not attach:  # what this client can't reach must not stop the round
+                goals = [s for s in goals if s not in far] + far
+            notes, s, view = self.first_there(goals)
+            if far and not wanted and not attach and far[0].wait.since < s.wait.since:
+                notes.append(f"session {far[0].session_id[:8]} waits longer, on another tmux server: jump to it with its ID")
             self.go(s.pane, view, client, clients, attach)
             return {"notes": notes, "session": session_row(s, self.servers()), "client": client.name}
 
@@ -2216,14 +2255,18 @@ class Daemon:
                          f"session {s.session_id[:8]} has no pane" + attach_hint(s))
         raise Fault("; ".join(notes))
 
+    def mover(self, pane: Pane, client: Client, clients: Sequence[Client]) -> Optional[Client]:
+        """The client of the pane's server by which this client can see it: itself, the one around it, or one inside."""
+        if client.socket == pane.socket:
+            return client
+        around = outer_client(client, clients, self.servers())
+        return around if around and around.socket == pane.socket else \
+            inner_client(pane.socket, client, clients, self.servers())
+
     def go(self, pane: Pane, view: PaneView, client: Client, clients: Sequence[Client], attach: bool) -> None:
         """Bring a pane to a client of its server; where tmux runs inside tmux, by the client around this one or inside.
         Another server: Fault with the command that attaches there, or with `attach` that is what the client does."""
-        servers, seen, mover = self.servers(), self.seen_by(client, clients), client
-        if client.socket != pane.socket:
-            mover = outer_client(client, clients, servers)
-            if not mover or mover.socket != pane.socket:
-                mover = inner_client(pane.socket, client, clients, servers)
+        seen, mover = self.seen_by(client, clients), self.mover(pane, client, clients)
         if mover:
             self.move(pane, view, mover)
             self.show_outer(mover, client, clients)
@@ -2235,7 +2278,7 @@ class Daemon:
                 raise Fault(f"tmux did not let go of the client {client.name}: {out.strip()}")
         else:
             raise Fault(f"the pane {pane.pane_id} is on another tmux server: `{attach_command(pane.socket, view)}`, or "
-                        "`trailboss jump --attach` takes this client there")
+                        "the same jump with --attach takes this client there")
         if mover != client and seen != pane:
             self.remember(client, seen)
 
@@ -2514,6 +2557,8 @@ def route(daemon: Daemon, method: str, target: str, headers: Any, body: bytes) -
     told = {key.lower(): value.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
             for key, value in headers.items()}
     typed_in = {"tmux": told.get("x-tmux"), "pane": told.get("x-tmux-pane")}
+    if path not in ("/event", "/health"):
+        daemon.typed_at(here_of(typed_in))
     if method == "POST" and path == "/event":
         try:
             event = parse_event(body, told, daemon.clock())
@@ -2551,7 +2596,8 @@ def take_lock(home: str) -> Any:
     except OSError:
         try:
             daemon = daemon_address(home)
-            raise Fault(f"a daemon for {home} runs already: pid {daemon['pid']}, on 127.0.0.1:{daemon['port']}") from None
+            raise Fault(f"a daemon for {home} runs already: pid {daemon['pid']}, on 127.0.0.1:{daemon['port']}; "
+                        f"`kill {daemon['pid']}` ends it") from None
         except Fault as fault:
             raise fault if fault.code == 1 else Fault(f"a daemon for {home} is just starting") from None
     return lock
@@ -2829,15 +2875,16 @@ def uninstall(env: Mapping[str, str]) -> List[str]:
     lines = [f"hooks: taken out of {path}" if new != settings else f"hooks: none of ours in {path}"]
     for name in (EMITTER, PROGRAM):
         remove_file(os.path.join(config, name))
+    lines.append(f"files: {EMITTER} and {PROGRAM} removed from {config}")
     shutil.rmtree(os.path.join(env.get("XDG_CACHE_HOME") or os.path.join(person_home(env), ".cache"), "trailboss"),
                   ignore_errors=True)  # byte code, kept by MAIN_PY
     home = state_home(env)
     try:
-        lines.append(f"the daemon still runs: pid {daemon_address(home)['pid']}; `kill` ends it")
+        lines.append(f"the daemon still runs; `kill {daemon_address(home)['pid']}` ends it")
     except Fault:
         pass
     if os.path.isdir(home):
-        lines.append(f"the history stays in {home}; `rm -r {shlex.quote(home)}` takes it away")
+        lines.append(f"its state stays in {home}; `rm -r {shlex.quote(home)}` takes it away")
     return lines
 
 
@@ -2894,7 +2941,7 @@ def detach(env: Mapping[str, str], port: Optional[int], out: Any) -> int:
     while time.time() < until and child.poll() is None:
         try:
             daemon = daemon_address(home)
-            if daemon["pid"] == child.pid:
+            if daemon["pid"] == child.pid and request({**env, "TRAILBOSS_HOME": home}, "GET", "/health"):
                 print(f"trailboss {VERSION} listens on 127.0.0.1:{daemon['port']}, pid {child.pid}, its log is {log}",
                       file=out)
                 return 0
@@ -2928,7 +2975,7 @@ def cmd_jump(args: Any, env: Mapping[str, str], out: Any) -> int:
 
 
 def cmd_skip(args: Any, env: Mapping[str, str], out: Any) -> int:
-    answer = request(env, "POST", "/skip", {"id": args.id})
+    answer = request(env, "POST", "/skip", {"id": args.id, "client": args.client})
     print(f"skipped {name_of(answer['session'])}", file=out)
     return 0
 
@@ -2941,7 +2988,7 @@ def cmd_snooze(args: Any, env: Mapping[str, str], out: Any) -> int:
         words.pop()
     if len(words) > 1 or args.words and len(args.words) == 2 and seconds is None:
         raise Fault(f"`{' '.join(args.words)}` is not [ID] [TIME]; a time is like 90s, 10m, 1h30m or 2d", 2)
-    answer = request(env, "POST", "/snooze", {"id": "".join(words), "seconds": seconds})
+    answer = request(env, "POST", "/snooze", {"id": "".join(words), "seconds": seconds, "client": args.client})
     how = "until it asks anew" if seconds is None else f"for {span(seconds)}" if seconds else "no longer"
     print(f"snoozed {how}: {name_of(answer['session'])}", file=out)
     return 0
@@ -2962,6 +3009,19 @@ def cmd_uninstall(args: Any, env: Mapping[str, str], out: Any) -> int:
     return 0
 
 
+def tell_client(env: Mapping[str, str], client: str, text: str) -> None:
+    """Show a sentence on a client's status line. display-message expands # and, as strftime, % (facts.md C6)."""
+    path = env.get("TMUX", "").rsplit(",", 2)[0]
+    text = harmless(" ".join(text.split())).replace("#", "##").replace("%", "%%")
+    try:
+        if path and text:
+            Tmux().run(path, "display-message", "-c", client, "--", text)
+    except Fault:
+        pass  # it was about to say what is wrong
+
+
+CLIENT = ("--client", {"default": "", "metavar": "NAME", "help": "in a key binding: '#{client_name}', the client whose key "
+                       "was pressed; it gets the answer on its status line"})
 ID = ("id", {"nargs": "?", "default": "", "metavar": "ID", "help": "a pane id, or the start of a session id"})
 COMMANDS = (
     ("serve", cmd_serve, "run the daemon, in the foreground", (
@@ -2972,11 +3032,12 @@ COMMANDS = (
         ("--all", {"action": "store_true", "help": "add every known session and its state"}))),
     ("jump", cmd_jump, "take your tmux client to the next one", (
         ID, ("--back", {"action": "store_true", "help": "back to where the client was before"}),
-        ("--client", {"default": "", "metavar": "NAME", "help": "the client that moves; in a key binding #{client_name}"}),
+        CLIENT,
         ("--attach", {"action": "store_true", "help": "also to a pane of another tmux server"}))),
-    ("skip", cmd_skip, "put one at the end of the queue", (ID,)),
+    ("skip", cmd_skip, "put one behind all that wait now", (ID, CLIENT)),
     ("snooze", cmd_snooze, "do not offer one for a time, or until it asks anew", (
-        ("words", {"nargs": "*", "metavar": "[ID] [TIME]", "help": "a time is like 90s, 10m, 1h30m or 2d; 0s wakes it"}),)),
+        ("words", {"nargs": "*", "metavar": "[ID] [TIME]", "help": "a time is like 90s, 10m, 1h30m or 2d; 0s wakes it"}),
+        CLIENT)),
     ("show", cmd_show, "what one asks, in full, and what went before", (
         ID, ("--screen", {"action": "store_true", "help": "the pane as it is"}))),
     ("install", cmd_install, "add the hooks to Claude Code's settings", ()),
@@ -3007,6 +3068,23 @@ def drop_output(out: Any) -> None:
         pass
 
 
+def run(args: Any, env: Mapping[str, str], out: Any) -> int:
+    """Run a command. With --client its answer is for that client's status line: a key binding has no terminal, and what it
+    prints tmux would put over the pane that the person types into."""
+    client = getattr(args, "client", "")
+    said = io.StringIO() if client else out
+    try:
+        code = args.run(args, env, said)
+        out.flush()
+        return code
+    except Fault as fault:
+        said.write(f"trailboss: {fault}" if client else "")
+        raise
+    finally:
+        if client:
+            tell_client(env, client, said.getvalue())
+
+
 def main(argv: Optional[Sequence[str]] = None, env: Optional[Mapping[str, str]] = None, out: Any = None) -> int:
     """The program: its arguments, environment and output in, its exit code out."""
     argv, env = sys.argv[1:] if argv is None else argv, os.environ if env is None else env
@@ -3017,9 +3095,7 @@ def main(argv: Optional[Sequence[str]] = None, env: Optional[Mapping[str, str]] 
     try:
         if hasattr(out, "reconfigure"):
             out.reconfigure(errors="replace")  # a terminal that can't show a letter still shows the rest
-        code = args.run(args, env, out)
-        out.flush()
-        return code
+        return run(args, env, out)
     except Fault as fault:
         print(f"trailboss: {harmless(str(fault))}", file=sys.stderr)
         return fault.code

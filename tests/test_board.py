@@ -286,6 +286,46 @@ def test_two_subagents_dialogs_come_one_after_the_other():
     assert story.session().wait.text == "two" and len(story.queue) == 1
 
 
+def test_two_dialogs_that_were_answered_leave_no_ghost():
+    """Between queued dialogs the record of 2.1.332 stays `waiting`: when it leaves that, both were answered."""
+    running = [{"id": name, "type": "subagent", "status": "running"} for name in "ab"]
+    story = working().hear("Stop", 6, background_tasks=running)
+    story.hear("PermissionRequest", 7, agent_id="a", tool_name="Bash", tool_input={"command": "one"})
+    story.hear("PermissionRequest", 7.1, agent_id="b", tool_name="Bash", tool_input={"command": "two"})
+    story.see(record(status="waiting", at=7.05)).look(9).see(record(status="busy", at=12)).look(12.1)
+    story.hear("UserPromptSubmit", 15, prompt="<task-notification>\n<task-id>a</task-id>")
+    assert story.look(15.1).queue == [] and story.look(20).queue == []
+
+
+def test_another_dialog_without_its_hook_is_a_wait_of_its_own():
+    story = working().hear("PermissionRequest", 6, **ASK).see(record(status="waiting", at=6.1)).look(8)
+    story.see(record(status="waiting", waiting_for="input needed", at=50)).look(51)
+    assert story.queue == [("question", 50)]
+
+
+def test_the_busy_flash_of_a_menu_that_opens_is_no_news():
+    story = working().hear("Stop", 6).see(record(status="idle", at=6.1)).look(7)
+    story.see(record(status="busy", at=9)).look(9.1)
+    story.see(record(status="waiting", waiting_for="dialog open", at=9.15)).look(9.3)
+    assert story.queue == [("stopped", 6)] and story.look(60).queue == [("stopped", 6)]
+    assert story.see(record(status="idle", at=61)).look(62).queue == [("stopped", 6)]
+
+
+def test_a_menu_does_not_make_a_turn_of_a_session_that_had_none():
+    story = Story(record(status="idle", at=3)).hear("SessionStart", 2).look(4)
+    story.see(record(status="busy", at=9)).look(9.1).see(record(status="idle", at=9.3)).look(9.4)
+    assert story.look(20).queue == []
+    story.see(record(status="busy", at=30)).look(31).see(record(status="idle", at=40)).look(41)
+    assert story.queue == [("stopped", 40)]  # a turn that no hook told of
+
+
+def test_a_parked_session_that_is_idle_for_a_moment():
+    story = working().hear("Stop", 9, background_tasks=[{"id": "a", "type": "subagent", "status": "running"}])
+    story.see(record(status="idle", at=20)).look(20.1)
+    assert story.queue == []
+    assert story.see(record(status="busy", at=20.04)).look(20.3).queue == []
+
+
 def test_a_menu_of_the_persons_own_is_no_news():
     story = working().hear("Stop", 6).see(record(status="idle", at=6.1)).look(7)
     story.see(record(status="waiting", waiting_for="dialog open", at=9)).look(12)

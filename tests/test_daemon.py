@@ -899,11 +899,14 @@ def test_disk_that_is_full_is_a_500_and_loses_nothing(daemon):
         assert daemon.hear("SessionStart", "s%d" % n, title="x" * 5000) == 200
     limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
     assert daemon.hear("Stop", "meanwhile", X_Event_Id="1") == 500
-    assert daemon.waiting() == []
+    answer = daemon.ask("GET", "/queue")[1]  # right all the same, and it says what is the matter
+    assert [row["session_id"] for row in answer["items"]] == ["meanwhile"] and "can't be saved" in answer["trouble"]
+    assert "can't be saved" in daemon.run("list")[1]
     resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, limits)
     assert "sqlite3.OperationalError" in daemon.said()
     daemon.log.write_text("")
-    assert daemon.hear("Stop", "after") == 200 and daemon.waiting() == ["after"]
+    assert daemon.hear("Stop", "after") == 200 and set(daemon.waiting()) == {"after", "meanwhile"}
+    assert daemon.ask("GET", "/queue")[1]["trouble"] == ""
     assert daemon.hear("Stop", "meanwhile", X_Event_Id="1") == 200 and set(daemon.waiting()) == {"after", "meanwhile"}
 
 

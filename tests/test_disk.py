@@ -24,6 +24,7 @@ RICH = tb.Session(
           tb.Ask("a1", "Explore", "question", "AskUserQuestion", {"questions": [{"question": "?"}]}, 4.5)),
     asked_at=4.5, end=tb.End("stopped", 5.0, "text", True),
     record=record("0a1b", "waiting", at=6.0, pid=77, waiting_for="permission prompt", foreign=True), silent=True, answered_at=1.0,
+    before=record("0a1b", "busy", at=5.0),
     state="stuck", witness="record", why="record: waiting", state_at=6.0,
     wait=tb.Wait("permission", 4.0, "ls", "Bash", {"command": "ls"}, "Explore", "hook", "PermissionRequest", 4.0, 4.1, 9e9),
     last_wait=tb.Wait("error", 1.0, "overloaded"), ended_at=0.0)
