@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import pty
+import re
 import shlex
 import shutil
 import signal
@@ -456,6 +457,34 @@ def test_a_key_moves_the_client_that_it_was_pressed_in(town):
     latest(town, other)
     within(5, lambda: mine.pane == goal.pane_id)
     assert other.at() == before
+
+
+def test_what_a_key_has_to_say_is_on_the_status_line(town):
+    """The bindings of the README: printed, the sentence would lie over the pane that the person types into."""
+    a = town.server()
+    goal, far = a.session("one"), town.server("far")
+    there = far.session("two")
+    town.serve()
+    client = a.attach("main")
+    readme = (ROOT / "README.md").read_text()
+    for line in re.search(r"```tmux\n(.*?)```", readme, re.S).group(1).splitlines():
+        _, key, *command = shlex.split(line.replace("python3 ~/.claude/trailboss.pyz", town.line()))
+        a.tmux("bind-key", key, *command)
+
+    def press(key, wanted):
+        client.output = b""
+        client.press(b"\x02" + key)
+        within(5, lambda: wanted in client.output, lambda: client.output)
+        assert set(a.tmux("list-panes", "-a", "-F", "#{pane_in_mode}").split()) == {"0"}
+    press(b"j", b"nothing is waiting")
+    press(b"J", b"no jump to go back from")
+    town.stuck(far, there)
+    town.stuck(a, goal)
+    press(b"j", b"waits longer, on another tmux server")
+    assert client.pane == goal.pane_id
+    press(b"S", b"skipped " + goal.pane_id.encode())
+    client.press(b"\x02J")
+    within(5, lambda: client.at()[0] == "main")
 
 
 def test_a_popup_moves_the_client_that_it_is_on(town):
