@@ -840,7 +840,8 @@ def rewound(s: Session, now: float) -> Session:
 def attend(s: Session, world: World, by_id: Mapping[str, Record], sightings: Mapping[int, Tuple[str, float]],
            now: float) -> Session:
     """One live session after a look at its process and its record."""
-    record = by_id.get(s.session_id)
+    own = world.records.get(s.process.pid) if s.process else None
+    record = own if own and own.session_id == s.session_id else by_id.get(s.session_id)
     if record and record.at > now + AHEAD:
         record = record._replace(at=0.0)  # the clock was set back: it is right, but nobody knows since when
     if record and s.process and s.process.pid != record.pid and not record.foreign:

@@ -494,6 +494,14 @@ def test_a_fork_that_reports_its_parents_id_moves_nothing():
     assert story.session().pane.pane_id == "%0"
 
 
+@pytest.mark.parametrize("pid", [9, 11])
+def test_a_session_that_is_open_in_another_process_too_has_its_own_record(pid):
+    """Whichever of the two records is looked at last."""
+    story = Story(record(status="waiting", at=6), record(status="busy", at=7, pid=pid), pids=(10, pid))
+    story.world = story.world._replace(records=dict(sorted(story.world.records.items())))
+    assert story.hear("PermissionRequest", 5.9, **ASK).look(9).queue == [("permission", 5.9)]
+
+
 def test_a_dead_process_ends_its_session():
     story = Story().hear("PermissionRequest", 5, **ASK).see(dead=[10]).look(6)
     assert story.queue == [] and story.state == "gone"

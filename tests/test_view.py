@@ -143,12 +143,12 @@ def listing(*sessions, places=(), everything=False, servers=None):
 
 
 def test_an_item_has_what_is_documented_and_a_little_more():
-    s = session(permission_mode="plan", background=2, title="Barn", project_dir="/home/dev/farm/", uncertain=True,
+    s = session(permission_mode="plan", background=2, title="Barn", project_dir="/home/dev/mill/", uncertain=True,
                 agent="Explore", process=tb.Process(812, "1"))
     assert listing(s) == {"version": tb.VERSION, "now": NOW, "items": [{
         "session_id": "5f51aaaa-0001", "pane": "%1", "server": "/tmp/s", "window": "work:2.0", "reason": "permission",
         "since": NOW - 60, "waited_s": 60.0, "snoozed_until": None, "skipped": False, "cwd": "/home/dev/barn",
-        "project": "farm", "title": "Barn", "ask": "Bash: ls", "tool_name": "Bash", "agent": "Explore",
+        "project": "mill", "title": "Barn", "ask": "Bash: ls", "tool_name": "Bash", "agent": "Explore",
         "background_tasks": 2, "permission_mode": "plan", "uncertain": True,
         "evidence": {"witness": "hook", "at": NOW - 60, "fact": "PermissionRequest"},
         # ours
