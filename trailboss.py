@@ -2235,7 +2235,7 @@ class Daemon:
             if not wanted and not attach:  # what this client can't reach must not stop the round
                 goals = [s for s in goals if s not in far] + far
             notes, s, view = self.first_there(goals)
-            if far and not wanted and not attach and far[0].wait.since < s.wait.since:
+            if far and s.wait and not wanted and not attach and far[0].wait.since < s.wait.since:
                 notes.append(f"session {far[0].session_id[:8]} waits longer, on another tmux server: jump to it with its ID")
             self.go(s.pane, view, client, clients, attach)
             return {"notes": notes, "session": session_row(s, self.servers()), "client": client.name}
