@@ -1494,6 +1494,10 @@ def revive(kind: Any, entry: Mapping[str, Any]) -> Any:
     return kind(**values)
 
 
+class Unsaved(Fault):
+    """What was heard is on the board, but not on the disk: whoever told of it must keep it."""
+
+
 class Store:
     """The database: sessions (each as JSON), the ids of the events that were taken, the history of every change. Used under
     the daemon's lock. What save() has returned from survives a kill -9 (SQLite's write-ahead log)."""
@@ -1562,16 +1566,20 @@ class Store:
         return bool(self.db.execute("SELECT 1 FROM events WHERE event_id = ?", storable([event_id])).fetchone())
 
     def save(self, old: Board, new: Board, events: Sequence[Event], now: float) -> None:
-        """What differs between two boards, in one transaction."""
-        with self.db:
-            self.db.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", [
-                (key, json.dumps(plain(s))) for key, s in new.sessions.items() if old.sessions.get(key) != s])
-            self.db.executemany("DELETE FROM sessions WHERE session_id = ?",
-                                [(key,) for key in old.sessions if key not in new.sessions])
-            self.db.executemany("INSERT OR IGNORE INTO events VALUES (?, ?)",
-                                [storable((e.event_id, e.at)) for e in events if e.event_id])
-            self.db.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                                [storable(change) for change in changes(old, new, now)])
+        """What differs between two boards, in one transaction. Unsaved if SQLite can't: a full disk, a lock."""
+        import sqlite3
+        try:
+            with self.db:
+                self.db.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", [
+                    (key, json.dumps(plain(s))) for key, s in new.sessions.items() if old.sessions.get(key) != s])
+                self.db.executemany("DELETE FROM sessions WHERE session_id = ?",
+                                    [(key,) for key in old.sessions if key not in new.sessions])
+                self.db.executemany("INSERT OR IGNORE INTO events VALUES (?, ?)",
+                                    [storable((e.event_id, e.at)) for e in events if e.event_id])
+                self.db.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                                    [storable(change) for change in changes(old, new, now)])
+        except sqlite3.OperationalError as error:
+            raise Unsaved(f"the state can't be saved in {self.path}: {error}") from None
 
     def prune(self, now: float) -> None:
         with self.db:
@@ -1997,7 +2005,7 @@ class Daemon:
             try:
                 self.store.save(self.saved, board, events, self.clock())
             except Exception as error:
-                self.trouble = f"the state can't be saved in {self.home}: {error}"
+                self.trouble = str(error) if isinstance(error, Unsaved) else f"the state can't be saved: {error!r}"
                 raise
             self.saved, self.trouble = board, ""
 
@@ -2126,7 +2134,10 @@ class Daemon:
             action()
         except Exception as error:
             if repr(error) != self.failure and not self.stopping.is_set():
-                traceback.print_exc()
+                if isinstance(error, Fault):
+                    print(f"trailboss: {error}", file=sys.stderr, flush=True)
+                else:
+                    traceback.print_exc()
             self.failure = repr(error)
 
     def stop(self) -> None:
@@ -2424,6 +2435,8 @@ class Requests:
         except Refusal as refusal:
             self.close_connection = True  # its body, if any, was not read
             self.reply(refusal.status, {"error": str(refusal)})
+        except Unsaved as fault:
+            self.reply(500, {"error": str(fault)})
         except Fault as fault:
             self.reply(409, {"error": str(fault), "code": fault.code})
         except ConnectionError:

@@ -903,11 +903,24 @@ def test_disk_that_is_full_is_a_500_and_loses_nothing(daemon):
     assert [row["session_id"] for row in answer["items"]] == ["meanwhile"] and "can't be saved" in answer["trouble"]
     assert "can't be saved" in daemon.run("list")[1]
     resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, limits)
-    assert "sqlite3.OperationalError" in daemon.said()
-    daemon.log.write_text("")
     assert daemon.hear("Stop", "after") == 200 and set(daemon.waiting()) == {"after", "meanwhile"}
     assert daemon.ask("GET", "/queue")[1]["trouble"] == ""
     assert daemon.hear("Stop", "meanwhile", X_Event_Id="1") == 200 and set(daemon.waiting()) == {"after", "meanwhile"}
+    daemon.end()
+    _, *lines = daemon.said().splitlines()  # if a look failed too: a sentence for a person, once for each cause
+    assert all("can't be saved" in line for line in lines) and len(lines) < 6, lines
+
+
+def test_look_that_can_not_be_saved_is_one_line_for_a_person(tmp_path, capfd):
+    """A full disk is no fault of the program: no traceback, and not the same line five times a second."""
+    made = tb.Daemon(str(tmp_path), {"HOME": str(tmp_path)})
+    made.store.db.execute("PRAGMA query_only = 1")
+    for _ in range(3):
+        made.guard(lambda: made.turn(tb.Board({"s1": tb.Session("s1")})))
+    made.stop()
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1 and err.startswith("trailboss: the state can't be saved in ") and str(tmp_path) in err
+    assert "can't be saved" in made.trouble and list(made.board.sessions) == ["s1"]
 
 
 def test_it_ends_when_its_state_folder_is_taken_away(daemon):
