@@ -1,9 +1,20 @@
 #!/bin/sh
 # Makes trailboss.pyz beside this script: one file that any Python from 3.8 on runs. The same sources make the same bytes
 # everywhere; how, trailboss.py knows (build), since `trailboss install` makes the same file.
+#
+#   ./build_pyz.sh                    makes it
+#   ./build_pyz.sh --install [...]    makes it, installs it (what follows goes to `trailboss install`: --tmux, --service)
+#                                     and starts the daemon behind
 set -eu
 unset CDPATH
 here=$(cd -- "$(dirname -- "$0")" && pwd)
+
+install=
+case ${1-} in
+'') ;;
+--install) install=yes && shift ;;
+*) echo "usage: $0 [--install [--tmux] [--service]]" >&2 && exit 2 ;;
+esac
 
 # -I: no PYTHON variable and no module in the current folder has a say; -B: no __pycache__ is left in the sources.
 fits='import sys; sys.exit(sys.version_info < (3, 8))'
@@ -20,7 +31,10 @@ with open(target, "rb") as made:
 
 for python in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8; do
     if [ -n "$python" ] && "$python" -I -c "$fits" 2>/dev/null; then
-        exec "$python" -I -B -c "$make" "$here"
+        "$python" -I -B -c "$make" "$here"
+        [ -n "$install" ] || exit 0
+        "$python" -I "$here/trailboss.pyz" install "$@"
+        exec "$python" -I "${CLAUDE_CONFIG_DIR:-${HOME:-$(cd && pwd)}/.claude}/trailboss.pyz" serve --detach
     fi
 done
 echo "build_pyz.sh: there is no Python 3.8 or newer on the PATH: install one, or name it: PYTHON=/path/to/python3 $0" >&2

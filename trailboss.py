@@ -14,13 +14,14 @@ The file reads in that order. Each section has a banner that says why it is as i
      4 QUEUE     who waits, in which order; skip, snooze, the next one
      5 NAVIGATE  which tmux client moves, and the tmux commands that move it
      6 VIEW      the text and the JSON that people and programs read
+     7 SETTINGS  our hooks into the text of a person's settings.json, and out again
   below the line, the world
-     7 DISK      the state folder, the database, the spool, Claude Code's records and transcripts
-     8 SYSTEM    processes and tmux
-     9 EMIT      the hook's side, where there is no curl
-    10 DAEMON    the one Board, its tick, and HTTP on the loopback
-    11 INSTALL   our hooks into Claude Code's settings, and out again
-    12 COMMANDS  what a person types
+     8 DISK      the state folder, the database, the spool, Claude Code's records and transcripts
+     9 SYSTEM    processes and tmux
+    10 EMIT      the hook's side, where there is no curl
+    11 DAEMON    the one Board, its tick, and HTTP on the loopback
+    12 INSTALL   what goes onto a person's machine, and leaves it again
+    13 COMMANDS  what a person types
 
 The rule of the whole (section 3): every witness has its own time, and the newest is believed. A session that can't go on
 without the person is in the queue; when in doubt it stays there.
@@ -31,7 +32,9 @@ from __future__ import annotations
 
 # What is missing here (http.client, http.server, sqlite3, argparse, difflib...) is imported where it is used: each of those
 # takes long to load, and most commands use few of them.
+import contextlib
 import datetime
+import errno
 import fcntl
 import glob
 import io
@@ -51,7 +54,7 @@ import threading
 import time
 import traceback
 import unicodedata
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 VERSION = "0.1"
 
@@ -993,7 +996,7 @@ def parse_span(text: str) -> Optional[float]:
 
 # ======================================================================================================================
 # 5 NAVIGATE
-# Which client moves, and by which tmux commands. A command is a list of arguments after `tmux -S SOCKET`; section 8 runs
+# Which client moves, and by which tmux commands. A command is a list of arguments after `tmux -S SOCKET`; section 9 runs
 # it. Ids are compared with what tmux lists, never judged by an exit code: display-message is content with a pane that is
 # not there (facts.md C3).
 
@@ -1365,8 +1368,299 @@ def show_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) -> 
 
 
 # ======================================================================================================================
+# 7 SETTINGS
+# settings.json is the person's, to the byte. The standard library's decoder tells where each entry of it begins and ends;
+# ours are put in and cut out as text, and nothing else of it moves. What Claude Code itself would not take is refused.
+# Our hooks are known by the emitter's name in their command: Claude Code drops marks that it does not know.
+
+HOOKED = ("SessionStart", "SessionEnd", "Stop", "StopFailure", "PermissionRequest", "UserPromptSubmit", "Elicitation")
+EMITTER = "trailboss-emit.sh"
+SPACE = re.compile("\ufeff?[ \t\r\n]*")
+
+
+class Entry(NamedTuple):
+    """An entry of an object or array in a JSON text: `start` is where its key begins, or in an array its value."""
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def past_space(text: str, at: int) -> int:
+    return SPACE.match(text, at).end()  # type: ignore[union-attr]
+
+
+def entries_at(text: str, at: int) -> Tuple[List[Entry], int]:
+    """The entries of the object or array that opens at a place of a valid JSON text, and the place where it closes."""
+    decode = json.JSONDecoder().raw_decode
+    found: List[Entry] = []
+    spot = past_space(text, at + 1)
+    while text[spot] not in "]}":
+        start, key = past_space(text, spot + 1) if found else spot, ""  # past the comma
+        value = start
+        if text[at] == "{":
+            key, colon = decode(text, start)
+            value = past_space(text, past_space(text, colon) + 1)
+        found.append(Entry(key, start, value, decode(text, value)[1]))
+        spot = past_space(text, found[-1].end)
+    return found, spot
+
+
+def entry_at(text: str, at: int, key: str) -> Optional[Entry]:
+    return next((e for e in entries_at(text, at)[0] if e.key == key), None)
+
+
+def odd_part(text: str) -> Optional[Tuple[str, int]]:
+    """What of a valid JSON text Claude Code would not take as hooks, or what is there twice, and its place."""
+    top = past_space(text, 0)
+    if text[top] != "{":
+        return "the file", top
+    parts = entries_at(text, top)[0]
+    hooks = [e for e in parts if e.key == "hooks"]
+    if len(hooks) > 1:
+        return "the second hooks", hooks[1].start
+    if hooks and text[hooks[0].value] != "{":
+        return "hooks", hooks[0].start
+    events = entries_at(text, hooks[0].value)[0] if hooks else []
+    for event in events:
+        if text[event.value] != "[":
+            return f"hooks.{event.key}", event.start
+        if [e.key for e in events].count(event.key) > 1:
+            return f"hooks.{event.key}, which is there twice,", event.start
+        for group in entries_at(text, event.value)[0]:
+            lists = [e for e in entries_at(text, group.value)[0] if e.key == "hooks"] if text[group.value] == "{" else None
+            if lists is None or len(lists) > 1 or any(text[e.value] != "[" for e in lists):
+                return f"a group of hooks.{event.key}", group.start
+    return None
+
+
+def parse_settings(path: str, text: str) -> Dict[str, Any]:
+    """The value of a settings file; {} for one without any text. Fault with the place of what Claude Code would not take:
+    invalid JSON, or hooks of another form."""
+    def no_number(text: str) -> Any:
+        raise ValueError(f"{text} is no JSON")
+
+    body = text[1:] if text.startswith("\ufeff") else text
+    if not body.strip(" \t\r\n"):
+        return {}
+    try:
+        settings = json.loads(body, parse_constant=no_number)
+    except json.JSONDecodeError as error:
+        raise Fault(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}. It is not valid JSON, so nothing was "
+                    "changed; mend it and do it again") from None
+    except (ValueError, RecursionError) as error:
+        raise Fault(f"{path} can't be taken as it is ({error}): nothing was changed") from None
+    odd = odd_part(body)
+    if odd:
+        name, at = odd
+        line, column = body.count("\n", 0, at) + 1, at - body.rfind("\n", 0, at)
+        raise Fault(f"{path}, line {line}, column {column}: {name} has a form that Claude Code would not take: nothing was "
+                    "changed; mend it and do it again")
+    return settings
+
+
+def is_ours(hook: Any) -> bool:
+    return isinstance(hook, dict) and EMITTER in text_of(hook.get("command"))
+
+
+def our_hooks(settings: Mapping[str, Any]) -> Dict[str, List[Any]]:
+    """{event: our hooks on it}."""
+    found = {event: [hook for group in groups for hook in group.get("hooks", ()) if is_ours(hook)]
+             for event, groups in settings.get("hooks", {}).items()}
+    return {event: hooks for event, hooks in found.items() if hooks}
+
+
+def cuts(entries: Sequence[Entry], gone: Sequence[Entry], opening: int, closing: int) -> List[Tuple[int, int, str]]:
+    """The spans without which these entries are gone from their object or array, each with its comma and white space."""
+    if len(gone) == len(entries):
+        return [(opening + 1, closing, "")] if gone else []
+    found, last = [], None  # the last one that stays
+    for n, entry in enumerate(entries):
+        if entry not in gone:
+            last = entry
+        elif last:
+            found.append((entries[n - 1].end, entry.end, ""))
+        else:
+            found.append((entry.start, entries[n + 1].start, ""))
+    return found
+
+
+def without_ours(text: str, before: Optional[Mapping[str, Any]] = None) -> str:
+    """A settings text without our hooks, and without the groups, events and `hooks` that are empty for that; but what was
+    there `before` (the settings without ours, if they are known) stays, though empty."""
+    had = (before or {}).get("hooks")
+    top = past_space(text, 0)
+    hooks = entry_at(text, top, "hooks") if text[top:] else None
+    if not hooks:
+        return text
+    events, close = entries_at(text, hooks.value)
+    edits: List[Tuple[int, int, str]] = []
+    empty = []
+    for event in events:
+        groups, end = entries_at(text, event.value)
+        gone = []
+        for group in groups:
+            part = entry_at(text, group.value, "hooks")
+            handlers, last = entries_at(text, part.value) if part else ([], 0)
+            ours = [e for e in handlers if is_ours(json.loads(text[e.value:e.end]))]
+            if ours and len(ours) == len(handlers):
+                gone.append(group)
+            elif part:
+                edits += cuts(handlers, ours, part.value, last)
+        if gone and len(gone) == len(groups) and event.key not in (had or {}):
+            empty.append(event)
+        else:
+            edits += cuts(groups, gone, event.value, end)
+    if empty and len(empty) == len(events) and had is None:
+        parts, end = entries_at(text, top)
+        return spliced(text, cuts(parts, [hooks], top, end))
+    return spliced(text, edits + cuts(events, empty, hooks.value, close))
+
+
+def with_ours(text: str, hook: Mapping[str, Any]) -> str:
+    """A settings text with our hook once on each event, after whatever is there, in the form of what is around it."""
+    if our_hooks(parse_settings("", text)) == {event: [hook] for event in HOOKED}:
+        return text
+    text = without_ours(text, {"hooks": dict.fromkeys(HOOKED)})  # where ours were, they will be again
+    if not text.strip("\ufeff \t\r\n"):
+        text = text.rstrip(" \t\r\n") + "{}\n"
+    top, groups = past_space(text, 0), [{"hooks": [hook]}]
+    hooks = entry_at(text, top, "hooks")
+    if not hooks:
+        return with_entry(text, top, "hooks", {event: groups for event in HOOKED})
+    for event in HOOKED:
+        found = entry_at(text, hooks.value, event)
+        text = with_entry(text, found.value, "", groups[0]) if found else with_entry(text, hooks.value, event, groups)
+    return text
+
+
+def with_entry(text: str, at: int, key: str, value: Any) -> str:
+    """The text with one more entry at the end of the object or array that opens there. It stands on lines of its own where
+    its neighbours do, or where it has none and the file has several lines or nothing yet."""
+    entries, close = entries_at(text, at)
+    line = re.search(r"[ \t]*", text[text.rfind("\n", 0, at) + 1:]).group()  # type: ignore[union-attr]
+    found = re.search(r"(\r?\n)([ \t]+)\S", text)
+    newline, unit = found.groups() if found else ("\r\n" if "\r\n" in text else "\n", "  ")
+    if entries:
+        space = re.search(r"\s*\Z", text[at + 1 if len(entries) == 1 else entries[-2].end + 1:entries[-1].start]).group()
+        lead = newline + space.rpartition("\n")[2] if "\n" in space else None
+    else:
+        lead = newline + line + unit if "\n" in text.strip() or len(text.strip("\ufeff \t\r\n")) == 2 else None
+    tight = lead is None and not re.search(r'"[ \t]*:[ \t]', text) and re.search(r'":', text)
+    separators = (",", ":") if tight else (", ", ": ")
+    new = json.dumps(value, ensure_ascii=False, indent=None if lead is None else unit,
+                     separators=separators if lead is None else (",", ": "))
+    if key:
+        new = json.dumps(key) + separators[1] + new
+    if lead is not None:
+        new = new.replace("\n", lead)
+    if entries:
+        return spliced(text, [(entries[-1].end, entries[-1].end, ("," + lead if lead is not None else separators[0]) + new)])
+    return spliced(text, [(at + 1, close, new if lead is None else lead + new + newline + line)])
+
+
+def spliced(text: str, edits: Sequence[Tuple[int, int, str]]) -> str:
+    """The text with each span (start, end) replaced; the spans do not overlap."""
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+# ---- tmux.conf ---------------------------------------------------------------------------------------------------------
+
+KEYS = "trailboss.tmux.conf"
+OUR_LINE = re.compile(rf"^[ \t]*source-file[ \t].*{re.escape(KEYS)}.*\n?", re.M)
+
+
+def tmux_word(text: str) -> str:
+    """A text as one word of a tmux configuration file (tmux 3.0). It would end the file at a byte of 0xFF."""
+    escaped = text.replace("'", "'\"'\"'").replace("\n", "'\"\\n\"'").replace("\r", "'\"\\r\"'")
+    return "'" + escaped.replace("\udcff", "'\"\\377\"'") + "'"
+
+
+def no_pattern(path: str) -> str:
+    """A path for tmux's source-file, to which it is a glob pattern."""
+    return re.sub(r"([][*?\\])", r"\\\1", path)
+
+
+def keys_line(path: str, home: str) -> str:
+    """The line of a tmux.conf that loads our keys; silent (-q) where there is no such file: on another machine, say."""
+    if path == posixpath.join(home, ".claude", KEYS) and no_pattern(home) == home:
+        return f"source-file -q ~/.claude/{KEYS}"
+    return "source-file -q " + tmux_word(no_pattern(path))
+
+
+def with_keys(text: str, line: str) -> str:
+    """A tmux.conf with our line, at its end: what is set above it has a say."""
+    if OUR_LINE.findall(text) in ([line], [line + "\n"]):
+        return text
+    text = without_keys(text)
+    return text + ("\n" if text and not text.endswith("\n") else "") + line + "\n"
+
+
+def without_keys(text: str, before: Optional[str] = None) -> str:
+    return OUR_LINE.sub("", text)
+
+
+def with_run(conf: str, command: str) -> str:
+    """hooks/trailboss.tmux.conf with the shell command that runs the program."""
+    return re.sub(r"(?m)^(set -gq @trailboss_run ).*$", lambda found: found.group(1) + tmux_word(command), conf)
+
+
+def undo_keys(listing: str) -> str:
+    """The tmux commands that take out of a server what hooks/trailboss.tmux.conf put into it. Its list-keys shows the keys:
+    in tmux's own quotes, with our commands written out."""
+    keys = re.findall(r'^bind-key +(?:-r +)?-T +(\S+) +(\S+) +run-shell -b '
+                      r'"#\{@trailboss_run\} [^;\n]*#\{E:@trailboss_end\}"$', listing, re.M)
+    lines = [f"unbind-key -T {table} {key}" for table, key in keys]
+    lines += ["set -gqu @trailboss_run", "set -gqu @trailboss_end"]
+    return "\n".join(lines + [f"set -squ 'command-alias[{n}]'" for n in range(9001, 9005)]) + "\n"
+
+
+# ---- a service ---------------------------------------------------------------------------------------------------------
+
+LABEL = "dev.trailboss"
+INSTEAD = "`trailboss serve --detach` starts the daemon without a service"
+
+
+def check_words(words: Sequence[str]) -> None:
+    """No service file can hold control characters or what is not UTF-8; systemd would leave the line out."""
+    for word in words:
+        if re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", word):
+            raise Fault(f"a service can't be given {word!r}: it has characters that a service file can't hold; {INSTEAD}")
+
+
+def systemd_quote(text: str) -> str:
+    """A word of a unit file (systemd.syntax): % would be a specifier."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", text).replace("%", "%%") + '"'
+
+
+def systemd_unit(argv: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The unit. sh is between because systemd takes no quote or backslash in the path of a program; $ is a variable to it in
+    ExecStart alone. After five failed starts it stays down: what makes the daemon exit 1 is for the person to mend."""
+    check_words([*argv, *environment.values()])
+    command = " ".join(systemd_quote(word).replace("$", "$$") for word in ("/bin/sh", "-c", 'exec "$0" "$@"', *argv))
+    variables = "".join(f"Environment={systemd_quote(f'{name}={value}')}\n" for name, value in sorted(environment.items()))
+    return ("[Unit]\nDescription=Trail Boss: the queue of the Claude Code sessions that wait\n"
+            "StartLimitIntervalSec=120\nStartLimitBurst=5\n\n"
+            f"[Service]\nExecStart={command}\n{variables}Restart=on-failure\nRestartSec=5\nTimeoutStopSec=10\n\n"
+            "[Install]\nWantedBy=default.target\n")
+
+
+def launchd_agent(argv: Sequence[str], environment: Mapping[str, str], log: str) -> str:
+    """The agent (launchd.plist(5)). Interactive, because launchd may hold back the processor from other kinds, and a key
+    press waits for us."""
+    import plistlib
+    check_words([*argv, *environment.values(), log])
+    return plistlib.dumps({
+        "Label": LABEL, "ProgramArguments": list(argv), "EnvironmentVariables": dict(environment), "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False}, "ThrottleInterval": 30, "ProcessType": "Interactive",
+        "StandardOutPath": log, "StandardErrorPath": log}).decode()
+
+
+# ======================================================================================================================
 # ======== below this line the code touches the world ==================================================================
-# 7 DISK
+# 8 DISK
 # The state folder is ours alone (0700). What must survive is in SQLite; small files that others read (the token, where the
 # daemon listens, the spool) are written aside and renamed, so that nobody ever reads a half. Claude Code's own files are
 # only read, bounded, and only where they are what they should be.
@@ -1403,9 +1697,26 @@ def config_folder(env: Mapping[str, str]) -> str:
 
 
 def own_path() -> str:
-    """The file that this program is: trailboss.py, or the .pyz around it."""
-    here = os.path.realpath(__file__)
-    return os.path.dirname(here) if os.path.isfile(os.path.dirname(here)) else here
+    """The file that this program is: trailboss.py, or the .pyz around it (whose main module may run what was unpacked)."""
+    archive = os.path.dirname(os.path.realpath(getattr(sys.modules["__main__"], "__file__", None) or ""))
+    return archive if os.path.isfile(archive) else os.path.realpath(__file__)
+
+
+def own_data(name: str) -> bytes:
+    """A file that belongs to the program: out of the .pyz, or from the source tree."""
+    if own_path().endswith(".py"):
+        folder = os.path.dirname(own_path())
+        with open(os.path.join(folder, name if name.endswith(".py") else os.path.join("hooks", name)), "rb") as file:
+            return file.read()
+    import zipfile
+    with zipfile.ZipFile(own_path()) as archive:
+        return archive.read(name)
+
+
+def digest_of(data: bytes) -> str:
+    """Which content it is: of trailboss.py, for a daemon of another version than was installed is replaced."""
+    import hashlib
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def make_private(folder: str) -> str:
@@ -1419,13 +1730,23 @@ def make_private(folder: str) -> str:
     return folder
 
 
-def replace_file(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Write a file whole: aside, then by rename. OSError if it can't be; then nothing is left behind."""
+def write_aside(path: str, data: bytes, mode: int) -> str:
+    """A file's new content whole, in a file beside it, ready to be renamed to it: its path. OSError if it can't be."""
     aside = f"{path}.{os.getpid()}.tmp"
     try:
         with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as out:
             out.write(data)
         os.chmod(aside, mode)
+    except BaseException:
+        remove_file(aside)
+        raise
+    return aside
+
+
+def replace_file(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Write a file whole: aside, then by rename. OSError if it can't be; then nothing is left behind."""
+    aside = write_aside(path, data, mode)
+    try:
         os.replace(aside, path)
     except BaseException:
         remove_file(aside)
@@ -1502,6 +1823,7 @@ class Store:
     """The database: sessions (each as JSON), the ids of the events that were taken, the history of every change. Used under
     the daemon's lock. What save() has returned from survives a kill -9 (SQLite's write-ahead log)."""
 
+    FORM = 1  # of the tables; goes into the file (PRAGMA user_version), so that an older program leaves a newer one's alone
     SCHEMA = """
         CREATE TABLE IF NOT EXISTS sessions (session_id TEXT PRIMARY KEY, value TEXT NOT NULL);
         CREATE TABLE IF NOT EXISTS events (event_id TEXT PRIMARY KEY, at REAL NOT NULL);
@@ -1525,8 +1847,16 @@ class Store:
             raise Fault(f"can't use the database {path}: {error}; mend that, or move the file away") from None
 
     def open(self) -> Any:
-        """The database, whole and with its tables."""
+        """The database, whole and with its tables. Fault if it is a newer program's; then it is only read."""
         import sqlite3
+        import urllib.parse
+        if os.path.exists(self.path):
+            reader = sqlite3.connect(f"file:{urllib.parse.quote(self.path)}?mode=ro", uri=True, timeout=1)
+            with contextlib.closing(reader):
+                form = reader.execute("PRAGMA user_version").fetchone()[0]
+            if form > self.FORM:
+                raise Fault(f"the database {self.path} is of a newer Trail Boss (form {form}, where this one knows "
+                            f"{self.FORM}): install that one again, or move the file away")
         db = sqlite3.connect(self.path, check_same_thread=False, timeout=1)
         try:
             db.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -1536,6 +1866,7 @@ class Store:
             if found != "ok":
                 raise sqlite3.DatabaseError(" ".join(found.split()))
             db.executescript(self.SCHEMA)
+            db.execute(f"PRAGMA user_version={self.FORM}")
         except BaseException:
             db.close()
             raise
@@ -1702,7 +2033,7 @@ def read_context(path: str, session_id: str, configs: Sequence[str]) -> Context:
 
 
 # ======================================================================================================================
-# 8 SYSTEM
+# 9 SYSTEM
 # Processes and tmux as they are now. Neither may hang the daemon: /proc is read, tmux has a time limit and is asked only
 # where something listens on its socket.
 
@@ -1864,7 +2195,7 @@ class Tmux:
 
 
 # ======================================================================================================================
-# 9 EMIT
+# 10 EMIT
 # What hooks/trailboss-emit.sh does with curl, for a machine without it. It may print nothing, must exit 0, and must be done
 # in under two seconds: so alarms bound it all, and whatever goes wrong ends in silence.
 
@@ -1946,7 +2277,7 @@ def daemon_address(home: str) -> Dict[str, Any]:
 
 
 # ======================================================================================================================
-# 10 DAEMON
+# 11 DAEMON
 # One Board under one lock. Events come in by HTTP, a thread per connection; a tick reads the records, the processes and the
 # spool; a second, slower loop asks tmux, which may hang. Each of them makes a new board and saves what differs before it is
 # the board, so that an answered event is never lost.
@@ -2617,6 +2948,13 @@ def take_lock(home: str) -> Any:
     return lock
 
 
+def answers(port: int) -> bool:
+    """Does anybody take connections on a port of this machine?"""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return 0 < port < 65536 and probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def bind(port: Optional[int], env: Mapping[str, str], token: str) -> Any:
     """The HTTP server on the port that was asked for; without one on $TRAILBOSS_PORT, or on a free one if that is taken."""
     text = env.get("TRAILBOSS_PORT") or str(DEFAULT_PORT)
@@ -2624,6 +2962,8 @@ def bind(port: Optional[int], env: Mapping[str, str], token: str) -> Any:
         raise Fault(f"TRAILBOSS_PORT is {text!r}: it must be a port number")
     for choice in [port] if port is not None else [int(text), 0]:
         try:
+            if choice and answers(choice):  # on *:PORT; a Mac would let us in before it, and take its callers from it
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             return make_server(None, choice, token)
         except (OSError, OverflowError) as error:
             why = error
@@ -2636,7 +2976,8 @@ def publish(home: str, port: int, token: str) -> List[str]:
     paths = [os.path.join(home, name) for name in ("curl.conf", "daemon.json")]
     replace_file(paths[0], f'# {me.pid} {me.start}\nurl = "http://127.0.0.1:{port}/event"\n'
                            f'header = "Authorization: Bearer {token}"\n'.encode())
-    replace_file(paths[1], json.dumps({"pid": me.pid, "start": me.start, "port": port, "version": VERSION}).encode())
+    replace_file(paths[1], json.dumps({"pid": me.pid, "start": me.start, "port": port, "version": VERSION,
+                                       "program": digest_of(own_data("trailboss.py"))}).encode())
     return paths
 
 
@@ -2669,243 +3010,7 @@ def serve(env: Mapping[str, str], port: Optional[int]) -> int:
     return 0
 
 
-# ======================================================================================================================
-# 11 INSTALL
-# settings.json is the person's. What can't be understood is refused with its place and left alone; what is written is
-# written whole, aside, and renamed. Our hooks are known by the emitter's name in their command, in whatever form.
-
-HOOKED = ("SessionStart", "SessionEnd", "Stop", "StopFailure", "PermissionRequest", "UserPromptSubmit", "Elicitation")
-EMITTER = "trailboss-emit.sh"
-PROGRAM = "trailboss.pyz"
-
-
-def hook_entry(config: str, home: str) -> Dict[str, Any]:
-    """The hook as settings.json names it. It ends well even when the emitter is gone or broken: a hook that exits 2 would
-    stop the session. `async`, so that Claude Code does not wait; `timeout` in seconds."""
-    path = shlex.quote(os.path.join(config, EMITTER))
-    if config == os.path.join(home, ".claude"):
-        path = f"~/.claude/{EMITTER}"  # the same on every machine that shares these settings
-    return {"type": "command", "command": f"[ -r {path} ] && sh {path} >/dev/null 2>&1; exit 0", "async": True, "timeout": 5}
-
-
-def is_ours(hook: Any) -> bool:
-    return isinstance(hook, dict) and EMITTER in text_of(hook.get("command"))
-
-
-def without_ours(settings: Dict[str, Any]) -> Dict[str, Any]:
-    """The settings without our hooks, and without what is empty for that."""
-    hooks = {}
-    for event, groups in settings.get("hooks", {}).items():
-        kept = []
-        for group in groups if isinstance(groups, list) else ():
-            mine = [hook for hook in group.get("hooks", ()) if is_ours(hook)] if isinstance(group, dict) else []
-            if not mine:
-                kept.append(group)
-            elif len(mine) < len(group["hooks"]):
-                kept.append({**group, "hooks": [hook for hook in group["hooks"] if not is_ours(hook)]})
-        if kept or not groups or not isinstance(groups, list):
-            hooks[event] = kept if isinstance(groups, list) else groups
-    answer = {**settings, "hooks": hooks}
-    if not hooks and settings.get("hooks"):
-        del answer["hooks"]
-    return answer if "hooks" in settings else settings
-
-
-def with_ours(settings: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:
-    """The settings with our hook once on each event, after whatever is there."""
-    hooks = settings.get("hooks", {})
-    ours = {event: [hook for group in hooks.get(event, ()) if isinstance(group, dict)
-                    for hook in group.get("hooks", ()) if is_ours(hook)] for event in hooks}
-    if all(ours.get(event) == ([entry] if event in HOOKED else []) for event in {*hooks, *HOOKED}):
-        return settings
-    clean = without_ours(settings)
-    hooks = dict(clean.get("hooks", {}))
-    for event in HOOKED:
-        hooks[event] = [*hooks.get(event, ()), {"hooks": [entry]}]
-    return {**clean, "hooks": hooks}
-
-
-def whole_json(text: str) -> Any:
-    """JSON that can be written again with nothing lost. ValueError for a key that is there twice and for what is no
-    number."""
-    def entry(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        if len(set(keys)) < len(keys):
-            raise ValueError(f"{max(keys, key=keys.count)!r} is there twice in one object")
-        return dict(pairs)
-
-    def number(text: str) -> float:
-        if not abs(float(text)) < float("inf"):
-            raise ValueError(f"{text} is no number")
-        return float(text)
-    return json.loads(text, object_pairs_hook=entry, parse_float=number, parse_constant=number)
-
-
-def read_settings(path: str) -> Tuple[str, Dict[str, Any]]:
-    """settings.json as text and as a value; ("", {}) where there is none. Fault with line and column if it is not valid."""
-    data = read_file(path)
-    if data is None and os.path.lexists(path):
-        raise Fault(f"{path} can't be read: nothing was changed")
-    try:
-        text = (data or b"").decode("utf-8")
-        settings = whole_json(text) if text.strip() else {}
-    except UnicodeDecodeError as error:
-        raise Fault(f"{path} is not UTF-8 (byte {error.start}): nothing was changed") from None
-    except json.JSONDecodeError as error:
-        raise Fault(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}. It is not valid JSON, so nothing was "
-                    "changed; mend it and install again") from None
-    except (ValueError, RecursionError) as error:
-        raise Fault(f"{path} can't be taken as it is ({error}): nothing was changed") from None
-    hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
-    odd = None if isinstance(hooks, dict) else "hooks" if isinstance(settings, dict) else "the file"
-    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
-        odd = odd or (None if isinstance(groups, list) else f"hooks.{event}")
-        odd = odd or next((f"a group of hooks.{event}" for group in groups
-                           if not isinstance(group, dict) or not isinstance(group.get("hooks", []), list)), None)
-    if odd:
-        raise Fault(f"{path}: {odd} has a form that Claude Code would not take: nothing was changed; mend it and install "
-                    "again")
-    return text, settings
-
-
-def write_settings(path: str, text: str, settings: Dict[str, Any]) -> None:
-    """Write settings in the indentation that they had, through a symlink, with the owner and mode that they had."""
-    indent = re.search(r"\n([ \t]+)\S", text)
-    tail = "\n" if not text or text.endswith("\n") else ""
-    new = json.dumps(settings, indent=indent.group(1) if indent else 2, ensure_ascii=False) + tail
-    new = re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half.group()):04x}", new)  # UTF-8 has no half of a pair
-    real = os.path.realpath(path)
-    if (read_file(real) or b"") != text.encode():
-        raise Fault(f"{path} was changed by somebody else just now: it was left alone; do it again")
-    try:
-        old = os.stat(real) if os.path.exists(real) else None
-        if old:
-            os.close(os.open(real, os.O_WRONLY))  # a rename would not mind that it is read-only
-        replace_file(real, new.encode(), stat.S_IMODE(old.st_mode) if old else 0o600)
-        if old and os.geteuid() == 0:
-            os.chown(real, old.st_uid, old.st_gid)
-    except OSError as error:
-        raise Fault(f"{real} can't be written ({error.strerror}): the settings were not changed") from None
-
-
-def own_data(name: str) -> bytes:
-    """A file that belongs to the program: out of the .pyz, or from the source tree."""
-    if own_path().endswith(".py"):
-        folder = os.path.dirname(own_path())
-        with open(os.path.join(folder, name if name.endswith(".py") else os.path.join("hooks", name)), "rb") as file:
-            return file.read()
-    return __loader__.get_data(name)  # type: ignore[name-defined]
-
-
-MAIN_PY = b'''"""Runs trailboss.py out of this archive and keeps its byte code: compiling takes longer than most commands."""
-import importlib.machinery
-import importlib.util
-import os
-import sys
-import zlib
-
-archive = os.path.abspath(__loader__.archive)
-cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-kept = os.path.join(cache, "trailboss", "%s-%08x.pyc" % (sys.implementation.cache_tag, zlib.crc32(os.fsencode(archive))))
-
-
-class Loader(importlib.machinery.SourceFileLoader):
-    """Python's own way with source and byte code, with the one in the archive and the other in the cache."""
-
-    def path_stats(self, path):
-        return {"mtime": os.stat(archive).st_mtime_ns // 1000, "size": len(self.get_data(path))}
-
-    def get_data(self, path):
-        return super().get_data(kept) if path.endswith(".pyc") else __loader__.get_data(os.path.basename(path))
-
-    def set_data(self, path, data, **options):
-        super().set_data(kept, data, **options)
-
-
-source = os.path.join(archive, "trailboss.py")
-spec = importlib.util.spec_from_file_location("trailboss", source, loader=Loader("trailboss", source))
-sys.modules["trailboss"] = trailboss = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(trailboss)
-sys.exit(trailboss.main())
-'''
-
-
-def build(target: str) -> None:
-    """Make trailboss.pyz: the same bytes from the same sources, whatever the machine, the umask, the time zone and the
-    Python. So fixed dates, modes and order, stored and not deflated, and no .pyc inside."""
-    import zipfile
-    whole = io.BytesIO(b"#!/usr/bin/env python3\n")
-    whole.seek(0, os.SEEK_END)
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as out:
-        for name in ("__main__.py", "trailboss.py", EMITTER):
-            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            info.create_system, info.external_attr = 3, 0o100644 << 16
-            out.writestr(info, MAIN_PY if name == "__main__.py" else own_data(name))
-    replace_file(target, whole.getvalue(), 0o755)
-
-
-def install(env: Mapping[str, str]) -> List[str]:
-    """Put the hooks into <config>/settings.json, the emitter and the program into <config>. What was done, a line each."""
-    config, home = config_folder(env), make_private(state_home(env))
-    path = os.path.join(config, "settings.json")
-    text, settings = read_settings(path)
-    entry = hook_entry(config, env.get("HOME", ""))
-    if entry["command"].encode("utf-8", "replace").decode() != entry["command"]:
-        raise Fault(f"{config} has a name that settings.json can't hold: nothing was changed; choose another "
-                    "CLAUDE_CONFIG_DIR")
-    program, emitter = os.path.join(config, PROGRAM), os.path.join(config, EMITTER)
-    script = own_data(EMITTER).decode()
-    for name, value in (("home", home), ("python", sys.executable or ""), ("program", program)):
-        script = re.sub(rf"(?m)^{name}=$", lambda _: f"{name}={shlex.quote(value)}", script)
-    try:
-        os.makedirs(config, mode=0o700, exist_ok=True)
-        if own_path().endswith(".py"):
-            build(program)
-        elif os.path.realpath(own_path()) != os.path.realpath(program):
-            replace_file(program, read_file(own_path(), 1 << 26) or b"", 0o755)
-        replace_file(emitter, script.encode("utf-8", "surrogateescape"), 0o755)
-        token_of(home)
-        told = sorted({*configs_of(home, env), config})
-        replace_file(os.path.join(home, "configs"), "".join(c + "\n" for c in told).encode("utf-8", "surrogateescape"))
-    except OSError as error:
-        where = error.filename or config
-        raise Fault(f"{where} can't be written ({error.strerror}): the settings were not changed") from None
-    new = with_ours(settings, entry)
-    if new != settings:
-        write_settings(path, text, new)
-    return [f"hooks: {path}" + (" (as it was)" if new == settings else ""), f"emitter: {emitter}", f"program: {program}",
-            f"state: {home}", f"next: python3 {shlex.quote(program)} serve --detach"]
-
-
-def uninstall(env: Mapping[str, str]) -> List[str]:
-    """Take our hooks out of <config>/settings.json again, and our two files out of <config>."""
-    import shutil
-    config = config_folder(env)
-    path = os.path.join(config, "settings.json")
-    text, settings = read_settings(path)
-    new = without_ours(settings)
-    if new != settings:
-        write_settings(path, text, new)
-    lines = [f"hooks: taken out of {path}" if new != settings else f"hooks: none of ours in {path}"]
-    for name in (EMITTER, PROGRAM):
-        remove_file(os.path.join(config, name))
-    lines.append(f"files: {EMITTER} and {PROGRAM} removed from {config}")
-    shutil.rmtree(os.path.join(env.get("XDG_CACHE_HOME") or os.path.join(person_home(env), ".cache"), "trailboss"),
-                  ignore_errors=True)  # byte code, kept by MAIN_PY
-    home = state_home(env)
-    try:
-        lines.append(f"the daemon still runs; `kill {daemon_address(home)['pid']}` ends it")
-    except Fault:
-        pass
-    if os.path.isdir(home):
-        lines.append(f"its state stays in {home}; `rm -r {shlex.quote(home)}` takes it away")
-    return lines
-
-
-# ======================================================================================================================
-# 12 COMMANDS
-# One row of COMMANDS each. A command asks the daemon and prints; it decides nothing. Only here an exit code is chosen and a
-# Fault becomes a sentence on standard error.
+# ---- from outside ------------------------------------------------------------------------------------------------------
 
 
 def request(env: Mapping[str, str], method: str, path: str, body: Any = None) -> Dict[str, Any]:
@@ -2928,6 +3033,709 @@ def request(env: Mapping[str, str], method: str, path: str, body: Any = None) ->
     return answer
 
 
+def running_daemon(home: str) -> Dict[str, Any]:
+    """daemon_address(), or {} where no daemon runs."""
+    try:
+        return daemon_address(home)
+    except Fault:
+        return {}
+
+
+def end_daemon(home: str) -> int:
+    """End the daemon, cleanly, and wait until it has ended. Its pid; 0 if none runs."""
+    daemon = running_daemon(home)
+    if not daemon:
+        return 0
+    os.kill(daemon["pid"], signal.SIGTERM)
+    until = time.time() + 10
+    while time.time() < until:
+        if not process_of(daemon["pid"]) or running_daemon(home).get("pid") != daemon["pid"]:
+            return daemon["pid"]
+        time.sleep(0.02)
+    raise Fault(f"the daemon (pid {daemon['pid']}) does not end: `kill -9 {daemon['pid']}` loses nothing; then do it again")
+
+
+def start_daemon(env: Mapping[str, str], argv: Sequence[str]) -> Dict[str, Any]:
+    """Start a daemon behind, its output in <state>/daemon.log, and wait until it answers: its daemon.json. Fault with what
+    it said last if it does not start."""
+    home = make_private(state_home(env))
+    log = os.path.join(home, "daemon.log")
+    if os.path.exists(log) and os.path.getsize(log) > 1 << 20:
+        os.replace(log, log + ".1")
+    with open(log, "ab") as sink:
+        at = sink.tell()
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True, cwd="/",
+                                 env={**env, "TRAILBOSS_HOME": home})
+    until = time.time() + 10
+    while time.time() < until:
+        with contextlib.suppress(Fault):
+            if request({**env, "TRAILBOSS_HOME": home}, "GET", "/health"):
+                return daemon_address(home)  # the child, or whoever was quicker
+        if child.poll() is not None:
+            until = min(until, time.time() + 1)
+        time.sleep(0.05)
+    said = (read_file(log) or b"")[at:].decode("utf-8", "replace").strip().split("\n")[-1]
+    raise Fault(said.replace("trailboss: ", "", 1) or f"the daemon did not start; its log is {log}")
+
+
+# ======================================================================================================================
+# 12 INSTALL
+# What goes onto a person's machine leaves it again by one command. Their own files (settings.json, tmux.conf) are changed
+# whole, aside, by rename, and as they were are kept; what is ours has a name of its own beside them. A ledger in the state
+# folder has all of it, but uninstall does without where that is gone.
+
+PROGRAM = "trailboss.pyz"
+UNPACKED = "trailboss.d"
+HOOK_FILES = (EMITTER, KEYS)
+MANAGED = ("/etc/claude-code/managed-settings.json", "/Library/Application Support/ClaudeCode/managed-settings.json")
+SETTLE = 1.0           # s after which a file that Claude Code writes too is looked at again
+
+
+MAIN_PY = b'''"""Runs trailboss.py: what `install` unpacked beside this archive, which stays compiled; else what is in it."""
+import os
+import sys
+
+archive = os.path.dirname(os.path.realpath(__file__))
+sys.path[:1] = [os.path.join(os.path.dirname(archive), "trailboss.d", "DIGEST"), archive]
+import trailboss
+sys.exit(trailboss.main())
+'''
+
+
+def build(target: str) -> None:
+    """Make trailboss.pyz: the same bytes from the same sources, whatever the machine, the umask, the time zone and the
+    Python. So fixed dates, modes and order, stored and not deflated, and no .pyc inside."""
+    import zipfile
+    whole = io.BytesIO(b"#!/usr/bin/env python3\n")
+    whole.seek(0, os.SEEK_END)
+    program = own_data("trailboss.py")
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as out:
+        for name in ("__main__.py", "trailboss.py", *HOOK_FILES):
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.create_system, info.external_attr = 3, 0o100644 << 16
+            out.writestr(info, {"__main__.py": MAIN_PY.replace(b"DIGEST", digest_of(program).encode()),
+                                "trailboss.py": program}.get(name) or own_data(name))
+    replace_file(target, whole.getvalue(), 0o755)
+
+
+def lasting_python() -> str:
+    """A path of this Python that outlives its upgrade: one without a version in it, if there is one that leads to the same
+    file. Not one in a virtual environment, which goes with its project; a version manager's shim is another file."""
+    own = os.path.realpath(sys.executable) if sys.prefix != sys.base_prefix else sys.executable
+    found = [own]
+    for folder in (os.path.dirname(own), *os.get_exec_path(), "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"):
+        for path in (os.path.join(folder, "python3"), os.path.join(folder, "python")):
+            with contextlib.suppress(OSError):
+                if os.path.isabs(path) and os.path.samefile(path, own) and not os.path.exists(
+                        os.path.join(folder, "..", "pyvenv.cfg")):
+                    found.append(path)
+    return min(found, key=lambda path: len(re.findall(r"[0-9]\.[0-9]", path)))
+
+
+class Ledger:
+    """What install did to the machine: <state>/installed.json. `files` are the person's that were changed: {path: {"before":
+    the name of the backup beside the ledger, or None where there was no file, "after": the digest of what was written, ""
+    where that can't be taken back whole}}; `folders` are those that were made."""
+
+    def __init__(self, home: str):
+        self.home = home
+        try:
+            kept = read_json(read_file(os.path.join(home, "installed.json")) or b"{}")
+        except ValueError:
+            kept = {}
+        self.files: Dict[str, Dict[str, Any]] = kept.get("files", {})
+        self.folders: List[str] = kept.get("folders", [])
+
+    def save(self) -> None:
+        replace_file(os.path.join(self.home, "installed.json"),
+                     json.dumps({"files": self.files, "folders": self.folders}, indent=1).encode())
+
+    def make_folder(self, path: str, mode: int = 0o755) -> None:
+        """The folder with those above it that are not there; noted by the next save."""
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for folder in reversed(missing):
+            os.mkdir(folder, mode)
+            self.folders.append(folder)
+
+    def note(self, path: str, old: Optional[str], new: str, clean: bool) -> None:
+        """A file of the person's is about to go from old to new. Where nothing of ours is in it (clean) it is kept, and can
+        be given back whole for as long as nobody else changes it; so it can when ours was put in by the last note."""
+        known = self.files.get(path)
+        if clean:
+            name = f"{text_digest(path)}-{os.path.basename(path)}" if old is not None else None
+            if name:
+                replace_file(os.path.join(self.home, name), (old or "").encode())
+            self.files[path] = {"before": name, "after": text_digest(new)}
+        elif known and known["after"] == text_digest(old):
+            known["after"] = text_digest(new)
+        else:
+            self.files[path] = {**(known or {"before": None}), "after": ""}
+        self.save()
+
+    def first(self, path: str) -> Optional[str]:
+        """The person's file as it was before anything of ours was in it; None if there was none, or it is not known."""
+        name = self.files.get(path, {}).get("before")
+        return read_text(os.path.join(self.home, name)) if name else None
+
+    def forget(self, path: str) -> None:
+        """Nothing of ours is in the file any more."""
+        known = self.files.pop(path, None)
+        if known:
+            self.save()
+            remove_file(os.path.join(self.home, known["before"] or ""))
+
+    def is_whole(self, path: str, text: Optional[str]) -> bool:
+        """Has nobody changed the file since it was written here?"""
+        return bool(text is not None and self.files.get(path, {}).get("after") == text_digest(text))
+
+
+def text_digest(text: Optional[str]) -> str:
+    return digest_of((text or "").encode("utf-8", "surrogateescape"))
+
+
+def read_text(path: str) -> Optional[str]:
+    """A file of the person's, to the byte; None where there is none. Fault if it can't be read as UTF-8."""
+    data = read_file(path)
+    if data is None and os.path.lexists(path):
+        raise Fault(f"{path} can't be read: nothing was changed")
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Fault(f"{path} is not UTF-8 (byte {error.start}): nothing was changed") from None
+
+
+class Unwritable(Fault):
+    """A file of the person's that can't be written: a read-only one, or one that is made by other means (Nix, say)."""
+
+
+@contextlib.contextmanager
+def file_lock(path: str) -> Iterator[None]:
+    """Claude Code's own lock of its settings, a folder beside the file: made, then the file is read and renamed, then taken
+    away, all in 30 to 90 ms. It waits for another's for half a second, and takes one older than 10 s for left behind (seen
+    in 2.1.332). Where there can be no lock, the file can't be written either, and that is told."""
+    lock = path + ".lock"
+    while True:
+        try:
+            os.mkdir(lock)
+            break
+        except FileExistsError:
+            with contextlib.suppress(OSError):
+                if not -10 < time.time() - os.stat(lock).st_mtime < 10:
+                    os.rmdir(lock)
+            time.sleep(0.01)
+        except OSError:
+            break
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(lock)
+
+
+def swap_file(path: str, old: Optional[str], new: Optional[str]) -> bool:
+    """Write a file of the person's whole, aside and by rename, through a link, with its owner and mode; None removes it.
+    False, and nothing is done, if it is no longer as old was."""
+    real = os.path.realpath(path)
+    try:
+        st = os.stat(real) if old is not None else None
+        if st:
+            os.close(os.open(real, os.O_WRONLY))  # a rename would not mind that it is read-only
+        aside = write_aside(real, new.encode(), stat.S_IMODE(st.st_mode) if st else 0o600) if new is not None else None
+        try:
+            if aside and st and os.geteuid() == 0:
+                os.chown(aside, st.st_uid, st.st_gid)
+            if read_text(path) != old:
+                return False
+            if aside:
+                os.replace(aside, real)
+            else:
+                os.unlink(real)
+            return True
+        finally:
+            remove_file(aside or "")
+    except OSError as error:
+        raise Unwritable(f"{path} can't be written ({error.strerror})") from None
+
+
+def change_file(path: str, change: Callable[[Optional[str]], Optional[str]], note: Callable[..., None]) -> bool:
+    """Make a file of the person's be as change() says; True if it was not. Somebody who knows no lock may write it at the
+    same time, from what it read a moment before: so it is looked at again, until it stays as it should."""
+    changed = False
+    for _ in range(10):
+        with file_lock(path):
+            old = read_text(path)
+            new = change(old)
+            if new == old:
+                return changed
+            note(old, new)
+            swapped = swap_file(path, old, new)
+        if swapped:
+            changed = True
+            time.sleep(SETTLE)
+    raise Fault(f"{path} is changed by something else again and again: end that, and do it again")
+
+
+def put_into(path: str, put: Callable[[str], str], take: Callable[..., str], ledger: Ledger) -> bool:
+    """Have ours in a file of the person's: put() puts it into a text, take() takes it out."""
+    return change_file(path, lambda text: put(text or ""),
+                       lambda old, new: ledger.note(path, old, new, take(old or "") == (old or "")))
+
+
+def take_out_of(path: str, take: Callable[..., str], ledger: Ledger) -> bool:
+    """Have ours no longer in a file of the person's: as it was, to the byte, if nobody has changed it since; else without
+    ours."""
+    first = ledger.first(path)
+    changed = change_file(
+        path, lambda text: None if text is None else first if ledger.is_whole(path, text) else take(text, first),
+        lambda old, new: None)
+    ledger.forget(path)
+    return changed
+
+
+# ---- the hooks ---------------------------------------------------------------------------------------------------------
+
+
+def hook_entry(config: str, home: str) -> Dict[str, Any]:
+    """The hook as settings.json names it. It ends well even when the emitter is gone or broken: a hook that exits 2 would
+    stop the session. `async`, so that Claude Code does not wait; `timeout` in seconds."""
+    path = shlex.quote(os.path.join(config, EMITTER))
+    if config == os.path.join(home, ".claude"):
+        path = f"~/.claude/{EMITTER}"  # the same on every machine that shares these settings
+    command = f"[ -r {path} ] && sh {path} >/dev/null 2>&1; exit 0"
+    if command.encode("utf-8", "replace").decode() != command:
+        raise Fault(f"{config} has a name that settings.json can't hold: nothing was changed; choose another "
+                    "CLAUDE_CONFIG_DIR")
+    return {"type": "command", "command": command, "async": True, "timeout": 5}
+
+
+def put_hooks(path: str, hook: Mapping[str, Any], ledger: Ledger) -> bool:
+    def put(text: str) -> str:
+        parse_settings(path, text)
+        return with_ours(text, hook)
+    return put_into(path, put, without_ours, ledger)
+
+
+def take_hooks(path: str, ledger: Ledger) -> bool:
+    def take(text: str, first: Optional[str]) -> str:
+        parse_settings(path, text)
+        return without_ours(text, parse_settings(path, first or ""))
+    return take_out_of(path, take, ledger)
+
+
+# ---- our own files -----------------------------------------------------------------------------------------------------
+
+
+def place_files(env: Mapping[str, str], config: str, ledger: Ledger, python: str) -> str:
+    """The program, unpacked and compiled too, the emitter and the keys into the config folder, and the state folder made
+    ready. The program's path."""
+    home, program = ledger.home, os.path.join(config, PROGRAM)
+    try:
+        ledger.make_folder(home, 0o700)
+        ledger.make_folder(config, 0o700)
+        make_private(home)
+        if own_path().endswith(".py"):
+            build(program)
+        elif os.path.realpath(own_path()) != os.path.realpath(program):
+            replace_file(program, read_file(own_path(), 1 << 26) or b"", 0o755)
+        values = {"home": home, "python": python, "program": program}
+        replace_file(os.path.join(config, EMITTER), filled_in(own_data(EMITTER), values), 0o755)
+        run = f"TRAILBOSS_HOME={shlex.quote(home)} {shlex.quote(python)} -I {shlex.quote(program)}"
+        conf = with_run(own_data(KEYS).decode(), run)
+        replace_file(os.path.join(config, KEYS), conf.encode("utf-8", "surrogateescape"), 0o644)
+        unpack(config, program, python)
+        token_of(home)
+        told = "".join(path + "\n" for path in sorted({*configs_of(home, env), config}))
+        replace_file(os.path.join(home, "configs"), told.encode("utf-8", "surrogateescape"))
+        ledger.save()
+    except OSError as error:
+        where = error.filename or config
+        raise Fault(f"{where} can't be written ({error.strerror}): the settings were not changed") from None
+    return program
+
+
+def filled_in(script: bytes, values: Mapping[str, str]) -> bytes:
+    """The emitter with what it must know: a hook may see another environment than the daemon."""
+    text = script.decode()
+    for name, value in values.items():
+        text = re.sub(rf"(?m)^{name}=$", lambda _: f"{name}={shlex.quote(value)}", text)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def unpack(config: str, program: str, python: str) -> None:
+    """trailboss.py beside the archive, where just this version of it is looked for, compiled by the Python that will run it:
+    out of the archive, each start would compile it anew."""
+    import shutil
+    source = own_data("trailboss.py")
+    digest, folder = digest_of(source), os.path.join(config, UNPACKED)
+    target = os.path.join(folder, digest, "trailboss.py")
+    os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+    if read_file(target) != source:
+        replace_file(target, source, 0o644)
+    for name in os.listdir(folder):
+        if name != digest:
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    compile_with(python, program)
+
+
+def compile_with(python: str, program: str) -> None:
+    """One start, which leaves the byte code behind."""
+    with contextlib.suppress(subprocess.TimeoutExpired, OSError):  # then the first command does it
+        subprocess.run([python, "-I", program, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, timeout=30)
+
+
+def remove_files(config: str) -> bool:
+    """Our files out of a config folder; False if there were none."""
+    import shutil
+    paths = [os.path.join(config, name) for name in (*HOOK_FILES, PROGRAM, UNPACKED)]
+    found = [path for path in paths if os.path.lexists(path)]
+    for path in found:
+        remove_file(path)
+    shutil.rmtree(paths[-1], ignore_errors=True)
+    return bool(found)
+
+
+def remove_state(ledger: Ledger) -> None:
+    """The state folder, and each folder that install made: what is ours in it by name, and the folder if it is empty then.
+    $TRAILBOSS_HOME may lead anywhere."""
+    spool = os.path.join(ledger.home, "spool")
+    for folder, ours in ((spool, r"[0-9][-.0-9]*\.(event|tmp)\b"),
+                         (ledger.home, r"(trailboss\.db.*|token|lock|configs|curl\.conf|daemon\.json|daemon\.log(\.1)?|"
+                                       r"installed\.json|.*\.[0-9]+\.tmp)\Z")):
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if re.match(ours, name):
+                remove_file(os.path.join(folder, name))
+    for folder in [spool, ledger.home, *sorted(ledger.folders, key=len, reverse=True)]:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
+# ---- what may be in the way ----------------------------------------------------------------------------------------------
+
+
+def obstacles(env: Mapping[str, str], settings: str) -> List[str]:
+    """What keeps the hooks from running, or makes them slow: a sentence each, with what to do."""
+    import shutil
+    found = []
+    for path in (settings, *MANAGED):
+        try:
+            value = json.loads((read_text(path) or "{}").lstrip("\ufeff"))
+        except (ValueError, Fault):
+            continue
+        for key in ("disableAllHooks", "allowManagedHooksOnly") if isinstance(value, dict) else ():
+            if value.get(key) is True and (path in MANAGED or key == "disableAllHooks"):
+                found.append(f"{path} has {key}: Claude Code runs no hook of ours, and the queue goes by its session "
+                             "records alone, until that is taken out")
+    where = env.get("PATH", os.defpath)
+    if not shutil.which("curl", path=where + Tmux.PLACES):
+        found.append("there is no curl: each hook starts Python instead, which is slower; install curl")
+    if not shutil.which("tmux", path=where + Tmux.PLACES):
+        found.append("there is no tmux: sessions are listed, but there is no jump to them; install tmux, 3.0 or newer")
+    return found
+
+
+def running_sessions(configs: Sequence[str]) -> int:
+    """How many Claude Code sessions, with a person before them, run by now."""
+    records = Records().look(configs)
+    processes = processes_of(sorted({r.pid for r in records}))
+    return sum(r.entrypoint == "cli" and r.kind != "bg" and not r.foreign and belongs(r, processes.get(r.pid))
+               for r in records)
+
+
+# ---- tmux --------------------------------------------------------------------------------------------------------------
+
+
+def tmux_conf(env: Mapping[str, str]) -> str:
+    """The tmux.conf that a line of ours belongs into: the person's own that a running server has loaded (#{config_files},
+    tmux 3.2), else the first that tmux would load, else ~/.tmux.conf. One that hands on to a .local beside it is somebody
+    else's work (oh-my-tmux); the .local is the person's."""
+    home, tmux = person_home(env), Tmux()
+    base = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    usual = [os.path.join(home, ".tmux.conf"), os.path.join(base, "tmux", "tmux.conf"),
+             os.path.join(home, ".config", "tmux", "tmux.conf")]
+    loaded: List[str] = []
+    for path in servers_here(env):
+        with contextlib.suppress(Fault):
+            code, out = tmux.run(path, "display-message", "-p", "#{config_files}")
+            loaded += out.strip().split(",") if not code else []
+    own = [path for path in loaded if os.path.isfile(path) and (path in usual or path.startswith(home + os.sep))]
+    path = next(iter([*own, *filter(os.path.isfile, usual)]), usual[0])
+    local = path + ".local"
+    return local if os.path.isfile(local) and os.path.basename(local) in (read_text(path) or "") else path
+
+
+def servers_here(env: Mapping[str, str]) -> List[str]:
+    """The sockets of the tmux servers that run and can be found from here."""
+    inside = env.get("TMUX", "").rsplit(",", 2)[0]
+    return sorted(path for path in {*Tmux.sockets(env), *([inside] if inside.startswith("/") else [])} if listens(path))
+
+
+def load_keys(env: Mapping[str, str], path: str) -> int:
+    """Load our keys into every server that runs now. How many took them."""
+    taken = 0
+    for server in servers_here(env):
+        with contextlib.suppress(Fault):
+            taken += Tmux().run(server, "source-file", no_pattern(path))[0] == 0
+    return taken
+
+
+def unload_keys(env: Mapping[str, str]) -> None:
+    """Take our keys, commands and options out of every server that runs now."""
+    import tempfile
+    tmux = Tmux()
+    for server in servers_here(env):
+        with contextlib.suppress(Fault), tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            if tmux.run(server, "show-options", "-gqv", "@trailboss_run")[1].strip():
+                file.write(undo_keys(tmux.run(server, "list-keys")[1]))
+                file.flush()
+                tmux.run(server, "source-file", file.name)
+
+
+# ---- a service ---------------------------------------------------------------------------------------------------------
+
+UNIT = "trailboss.service"
+PASSED_ON = ("PATH", "TMUX_TMPDIR", "TRAILBOSS_PORT", "CLAUDE_CONFIG_DIR")
+MAC = sys.platform == "darwin"
+
+
+def service_file(env: Mapping[str, str]) -> str:
+    if MAC:
+        return os.path.join(person_home(env), "Library", "LaunchAgents", LABEL + ".plist")
+    config = env.get("XDG_CONFIG_HOME", "")
+    base = config if os.path.isabs(config) else os.path.join(person_home(env), ".config")
+    return os.path.join(base, "systemd", "user", UNIT)
+
+
+def service_text(env: Mapping[str, str], argv: Sequence[str], home: str) -> str:
+    """The service's file, with what the daemon needs of the environment of who installs: a service manager's own is
+    short."""
+    environment = {"TRAILBOSS_HOME": home, **{name: env[name] for name in PASSED_ON if env.get(name)}}
+    return launchd_agent(argv, environment, os.path.join(home, "daemon.log")) if MAC else systemd_unit(argv, environment)
+
+
+def manager(env: Mapping[str, str], *argv: str) -> Tuple[int, str]:
+    """What systemctl or launchctl answers. su and sudo leave XDG_RUNTIME_DIR out, or leave another person's: then the usual
+    place is tried."""
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    if not os.path.isdir(runtime) or os.stat(runtime).st_uid != os.getuid():
+        runtime = f"/run/user/{os.getuid()}"
+    try:
+        done = subprocess.run(argv, env={**env, "XDG_RUNTIME_DIR": runtime, "LC_ALL": "C"}, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30)
+    except subprocess.TimeoutExpired:
+        return 124, "no answer within 30 s"
+    except OSError as error:
+        return 127, f"{argv[0]}: {error.strerror}"
+    return done.returncode, " ".join(done.stdout.decode("utf-8", "replace").split())
+
+
+def insist(env: Mapping[str, str], *argv: str) -> None:
+    """The same, and a Fault with its words if it failed."""
+    code, said = manager(env, *argv)
+    if code:
+        raise Fault(f"`{' '.join(argv)}` failed: {said or f'exit code {code}'}; {INSTEAD}")
+
+
+def why_no_manager(env: Mapping[str, str]) -> str:
+    """Why no service can be had here, and what to do; "" if it can. It changes nothing."""
+    if MAC:
+        code, said = manager(env, "launchctl", "print", f"gui/{os.getuid()}")
+        why = "you are not logged in at the screen of this Mac, and only there agents run"
+    else:
+        code, said = manager(env, "systemctl", "--user", "show-environment")
+        why = (f"no service manager of yours answers ({said}); one is there after a login by ssh or at the screen, not by "
+               "su or sudo, or after `loginctl enable-linger`")
+        if code == 127 or not os.path.isdir("/run/systemd/system"):
+            why = "this machine was not started by systemd"
+    return why if code else ""
+
+
+def start_service(env: Mapping[str, str], argv: Sequence[str], home: str) -> str:
+    """Write the service's file and start it, now and at each login, and wait until the daemon answers."""
+    path, text, domain = service_file(env), service_text(env, argv, home), f"gui/{os.getuid()}"
+    why = why_no_manager(env)
+    if why:
+        raise Fault(f"no service was made: {why}; {INSTEAD}")
+    try:
+        replace_file(path, text.encode(), 0o644)
+    except OSError as error:
+        raise Fault(f"{path} can't be written ({error.strerror}); {INSTEAD}") from None
+    if MAC:
+        stop_agent(env)
+        manager(env, "launchctl", "enable", f"{domain}/{LABEL}")  # a `disable` of old would outlive it all
+        for patience in (0.5, 1, 2):  # error 5 for a while after a bootout, even when `print` knows it no more
+            if manager(env, "launchctl", "bootstrap", domain, path)[0] == 0:
+                break
+            time.sleep(patience)
+        else:
+            insist(env, "launchctl", "bootstrap", domain, path)
+    else:
+        insist(env, "systemctl", "--user", "daemon-reload")
+        insist(env, "systemctl", "--user", "enable", path)  # by its path: the manager may not know our XDG_CONFIG_HOME
+        manager(env, "systemctl", "--user", "reset-failed", UNIT)
+        insist(env, "systemctl", "--user", "restart", UNIT)
+    until = time.time() + 10
+    while not running_daemon(home):
+        if time.time() > until:
+            raise Fault(f"the service was started, but no daemon answers: {service_log(home)} tells why")
+        time.sleep(0.05)
+    return (f"service:  {path}, pid {running_daemon(home)['pid']}; its log: {service_log(home)}" + (
+        "" if MAC else "; it ends with your last login, unless you run `loginctl enable-linger`"))
+
+
+def service_log(home: str) -> str:
+    return os.path.join(home, "daemon.log") if MAC else f"`journalctl --user -u {UNIT}`"
+
+
+def stop_agent(env: Mapping[str, str]) -> None:
+    """Take the agent out of launchd, and wait until it is out: bootout may return before, and then bootstrap fails."""
+    name, until = f"gui/{os.getuid()}/{LABEL}", time.time() + 10
+    code, said = manager(env, "launchctl", "bootout", name)
+    while manager(env, "launchctl", "print", name)[0] == 0:
+        if time.time() > until:
+            raise Fault(f"`launchctl bootout {name}` did not end the service: {said or f'exit code {code}'}")
+        time.sleep(0.2)
+
+
+def stop_service(env: Mapping[str, str]) -> str:
+    """Stop the service and remove its file; "" if there is none. Without a manager the file goes all the same."""
+    path = service_file(env)
+    if not os.path.lexists(path):
+        return ""
+    why = why_no_manager(env)
+    if not why and MAC:
+        stop_agent(env)
+    elif not why:
+        insist(env, "systemctl", "--user", "disable", "--now", UNIT)
+    remove_file(path)
+    if not MAC:
+        wants = os.path.join(os.path.dirname(path), "default.target.wants")
+        remove_file(os.path.join(wants, UNIT))
+        with contextlib.suppress(OSError):
+            os.rmdir(wants)  # systemd made it for us; it stays if anything else is in it
+        if not why:
+            manager(env, "systemctl", "--user", "daemon-reload")
+            manager(env, "systemctl", "--user", "reset-failed", UNIT)
+    return f"service:  {path} removed" + (f", though it could not be stopped from here: {why}" if why else ", and stopped")
+
+
+# ---- all of it -----------------------------------------------------------------------------------------------------------
+
+
+def install(env: Mapping[str, str], project: bool = False, keys: bool = False, service: bool = False) -> List[str]:
+    """Put Trail Boss onto this machine: what was done and what is next, a line each. A second time changes nothing; a newer
+    one takes the place of an older one, the daemon's too."""
+    config, python = config_folder(env), lasting_python()
+    settings = os.path.join(os.path.join(os.getcwd(), ".claude") if project else config, "settings.json")
+    hook = hook_entry(config, env.get("HOME", ""))
+    parse_settings(settings, read_text(settings) or "")
+    ledger = Ledger(state_home(env))
+    program = place_files(env, config, ledger, python)
+    try:
+        if project:
+            ledger.make_folder(os.path.dirname(settings))
+        added = put_hooks(settings, hook, ledger)
+    except Unwritable as fault:
+        raise Fault(f"{fault}; all else is in place: put into it what `trailboss install --print` shows") from None
+    kept = ledger.files.get(settings, {}).get("before")
+    lines = [f"hooks:    {settings}" + ("" if added else " (as it was)") + (
+                 f"; as it was before, it is kept as {os.path.join(ledger.home, kept)}" if added and kept else ""),
+             f"program:  {program}, run by {python}; beside it {EMITTER}, {KEYS}, {UNPACKED}",
+             f"state:    {ledger.home}"]
+    if keys:
+        lines.append(put_keys(env, config, ledger))
+    found = running_sessions(configs_of(ledger.home, env))
+    lines.append(f"sessions: {found or 'none'} of Claude Code {'runs' if found < 2 else 'run'} now"
+                 + (f"; {'it is' if found == 1 else 'they are'} listed without a restart" if found else ""))
+    lines.append(renew_daemon(env, python, program, service, ledger))
+    return lines + [f"warning:  {sentence}" for sentence in obstacles(env, settings)]
+
+
+def put_keys(env: Mapping[str, str], config: str, ledger: Ledger) -> str:
+    path, conf = os.path.join(config, KEYS), tmux_conf(env)
+    line = keys_line(path, env.get("HOME", ""))
+    try:
+        put_into(conf, lambda text: with_keys(text, line), without_keys, ledger)
+    except Unwritable as fault:
+        return f"keys:     {fault}: put this line into it yourself: {line}"
+    servers = load_keys(env, path)
+    return f"keys:     prefix b B A Z, by a line in {conf}" + (f"; loaded into {servers} running tmux server"
+                                                              + "s" * (servers > 1) if servers else "")
+
+
+def renew_daemon(env: Mapping[str, str], python: str, program: str, service: bool, ledger: Ledger) -> str:
+    """See to it that no older daemon goes on: its service is written anew, or it is replaced. Or how to start one."""
+    daemon = running_daemon(ledger.home)
+    argv = [python, "-I", program, "serve"]
+    if service or os.path.lexists(service_file(env)):
+        end_daemon(ledger.home)
+        ledger.make_folder(os.path.dirname(service_file(env)))
+        ledger.save()
+        return start_service(env, argv, ledger.home)
+    if not daemon:
+        return f"next:     {shlex.quote(python)} {shlex.quote(program)} serve --detach"
+    if daemon.get("program") != digest_of(own_data("trailboss.py")):
+        end_daemon(ledger.home)
+        daemon = start_daemon({**env, "TRAILBOSS_HOME": ledger.home}, argv)
+    return f"daemon:   pid {daemon['pid']} on 127.0.0.1:{daemon['port']}, of this version; `trailboss list` asks it"
+
+
+def preview(env: Mapping[str, str], keys: bool, service: bool) -> str:
+    """What install would put into the person's files, for those who write them another way: JSON, a line of tmux.conf, the
+    service's file."""
+    config, home = config_folder(env), state_home(env)
+    hook = hook_entry(config, env.get("HOME", ""))
+    parts = [json.dumps({"hooks": {event: [{"hooks": [hook]}] for event in HOOKED}}, indent=2, ensure_ascii=False)]
+    if keys:
+        parts.append(keys_line(os.path.join(config, KEYS), env.get("HOME", "")))
+    if service:
+        parts.append(service_text(env, [lasting_python(), "-I", os.path.join(config, PROGRAM), "serve"], home))
+    return "\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def uninstall(env: Mapping[str, str]) -> List[str]:
+    """Take all of it out of this machine again, wherever install has put it: what was done, a line each; "left:" in front of
+    what the person has to do. Fault, and nothing was done, if a settings file can't be understood."""
+    home = state_home(env)
+    ledger, configs = Ledger(home), configs_of(home, env)
+    settings = {os.path.join(config, "settings.json") for config in configs}
+    settings.update(path for path in ledger.files if path.endswith(".json"))
+    for path in settings:
+        parse_settings(path, read_text(path) or "")
+    lines = []
+    for path in sorted(settings):
+        lines += taken_out(f"hooks:    taken out of {path}", f"what names {EMITTER}", lambda: take_hooks(path, ledger))
+    for path in sorted({path for path in ledger.files if not path.endswith(".json")}.union([tmux_conf(env)])):
+        lines += taken_out(f"keys:     taken out of {path}", f"the line that names {KEYS}",
+                           lambda: take_out_of(path, without_keys, ledger))
+    unload_keys(env)
+    lines += filter(None, [stop_service(env)])
+    pid = end_daemon(home)
+    if pid:
+        lines.append(f"daemon:   pid {pid} ended")
+    lines += [f"files:    removed from {config}" for config in configs if remove_files(config)]
+    if os.path.isdir(home):
+        remove_state(ledger)
+        lines.append(f"state:    {home} " + ("has files that are not ours: left" if os.path.isdir(home) else "removed"))
+    return lines or ["nothing of Trail Boss was found"]
+
+
+def taken_out(done: str, what: str, take: Callable[[], bool]) -> List[str]:
+    try:
+        return [done] if take() else []
+    except Unwritable as fault:
+        return [f"left:     {fault}: take out of it yourself {what}"]
+
+
+# ======================================================================================================================
+# 13 COMMANDS
+# One row of COMMANDS each. A command asks the daemon and prints; it decides nothing. Only here an exit code is chosen and a
+# Fault becomes a sentence on standard error.
+
+
 def terminal(out: Any, env: Mapping[str, str]) -> Tuple[Optional[int], bool]:
     """How wide and whether in colour: a pipe gets whole lines and plain text."""
     import shutil
@@ -2941,29 +3749,20 @@ def cmd_serve(args: Any, env: Mapping[str, str], out: Any) -> int:
 
 
 def detach(env: Mapping[str, str], port: Optional[int], out: Any) -> int:
-    """Start the daemon behind, its output in <state>/daemon.log, and wait until it answers."""
+    """See to it that a daemon of this version runs behind: one of another version is ended first, its queue stays."""
     home = make_private(state_home(env))
-    log = os.path.join(home, "daemon.log")
-    if os.path.exists(log) and os.path.getsize(log) > 1 << 20:
-        os.replace(log, log + ".1")
-    argv = [sys.executable, "-I", own_path(), "serve"] + ([] if port is None else ["--port", str(port)])
-    with open(log, "ab") as sink:
-        at = sink.tell()
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True, cwd="/",
-                                 env={**env, "TRAILBOSS_HOME": home})
-    until = time.time() + 10
-    while time.time() < until and child.poll() is None:
-        try:
-            daemon = daemon_address(home)
-            if daemon["pid"] == child.pid and request({**env, "TRAILBOSS_HOME": home}, "GET", "/health"):
-                print(f"trailboss {VERSION} listens on 127.0.0.1:{daemon['port']}, pid {child.pid}, its log is {log}",
-                      file=out)
-                return 0
-        except Fault:
-            pass
-        time.sleep(0.05)
-    said = (read_file(log) or b"")[at:].decode("utf-8", "replace").strip().split("\n")[-1]
-    raise Fault(said.replace("trailboss: ", "", 1) or f"the daemon did not start; its log is {log}")
+    daemon = running_daemon(home)
+    if daemon and port not in (None, daemon["port"]):
+        raise Fault(f"a daemon for {home} runs already: pid {daemon['pid']}, on 127.0.0.1:{daemon['port']}; `kill "
+                    f"{daemon['pid']}` ends it")
+    already = daemon.get("program") == digest_of(own_data("trailboss.py"))
+    if not already:
+        end_daemon(home)
+        ask = [] if port is None else ["--port", str(port)]
+        daemon = start_daemon(env, [sys.executable, "-I", own_path(), "serve", *ask])
+    print(f"trailboss {VERSION} runs{' already' if already else ''}: it listens on 127.0.0.1:{daemon['port']}, pid "
+          f"{daemon['pid']}, its log is {os.path.join(home, 'daemon.log')}", file=out)
+    return 0
 
 
 def cmd_list(args: Any, env: Mapping[str, str], out: Any) -> int:
@@ -3014,13 +3813,19 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 
 def cmd_install(args: Any, env: Mapping[str, str], out: Any) -> int:
-    print("\n".join(install(env)), file=out)
+    if args.print:
+        out.write(preview(env, args.tmux, args.service))
+        return 0
+    for line in install(env, args.project, args.tmux, args.service):
+        print(harmless(line), file=out)
     return 0
 
 
 def cmd_uninstall(args: Any, env: Mapping[str, str], out: Any) -> int:
-    print("\n".join(uninstall(env)), file=out)
-    return 0
+    lines = uninstall(env)
+    for line in lines:
+        print(harmless(line), file=out)
+    return int(any(line.startswith("left:") for line in lines))
 
 
 def tell_client(env: Mapping[str, str], client: str, text: str) -> None:
@@ -3054,8 +3859,12 @@ COMMANDS = (
         CLIENT)),
     ("show", cmd_show, "what one asks, in full, and what went before", (
         ID, ("--screen", {"action": "store_true", "help": "the pane as it is"}))),
-    ("install", cmd_install, "add the hooks to Claude Code's settings", ()),
-    ("uninstall", cmd_uninstall, "take them out again", ()),
+    ("install", cmd_install, "add the hooks to Claude Code's settings, and the program beside them", (
+        ("--project", {"action": "store_true", "help": "the hooks into this folder's .claude/settings.json instead"}),
+        ("--tmux", {"action": "store_true", "help": "the keys too: one line in your tmux.conf"}),
+        ("--service", {"action": "store_true", "help": "the daemon as a service of yours (systemd, launchd)"}),
+        ("--print", {"action": "store_true", "help": "only show what would be put into your files"}))),
+    ("uninstall", cmd_uninstall, "take all of it out again, and end the daemon", ()),
 )
 
 

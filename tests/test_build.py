@@ -24,7 +24,7 @@ def pyenv_python(version):
 def checkout(folder):
     """A clean checkout: just the sources."""
     (folder / "hooks").mkdir(parents=True)
-    for name in ("trailboss.py", "build_pyz.sh", "hooks/trailboss-emit.sh"):
+    for name in ("trailboss.py", "build_pyz.sh", "hooks/trailboss-emit.sh", "hooks/trailboss.tmux.conf"):
         shutil.copy(str(ROOT / name), str(folder / name))
     return folder
 
@@ -57,19 +57,21 @@ def made(tmp_path_factory):
 
 def test_build_leaves_nothing_else_behind(made):
     assert {path.name for path in made.parent.iterdir()} == {"trailboss.py", "build_pyz.sh", "hooks", "trailboss.pyz"}
-    assert [path.name for path in (made.parent / "hooks").iterdir()] == ["trailboss-emit.sh"]
+    assert {path.name for path in (made.parent / "hooks").iterdir()} == {"trailboss-emit.sh", "trailboss.tmux.conf"}
 
 
-def test_it_has_three_members_and_a_first_line(made):
+def test_it_has_four_members_and_a_first_line(made):
     assert made.read_bytes().startswith(b"#!/usr/bin/env python3\nPK")
     assert stat.S_IMODE(made.stat().st_mode) == 0o755
     with zipfile.ZipFile(str(made)) as archive:
-        assert archive.namelist() == ["__main__.py", "trailboss.py", "trailboss-emit.sh"] and archive.testzip() is None
+        assert archive.namelist() == ["__main__.py", "trailboss.py", "trailboss-emit.sh", "trailboss.tmux.conf"]
+        assert archive.testzip() is None
         assert archive.infolist()[0].header_offset == len(b"#!/usr/bin/env python3\n"), "offsets as other tools want them"
         assert {(info.date_time, info.external_attr >> 16, info.compress_type, info.extra) for info in archive.infolist()} \
             == {((1980, 1, 1, 0, 0, 0), 0o100644, zipfile.ZIP_STORED, b"")}
-        for name, source in (("trailboss.py", "trailboss.py"), ("trailboss-emit.sh", "hooks/trailboss-emit.sh")):
-            assert archive.read(name) == (ROOT / source).read_bytes()
+        for source in ("trailboss.py", "hooks/trailboss-emit.sh", "hooks/trailboss.tmux.conf"):
+            assert archive.read(os.path.basename(source)) == (ROOT / source).read_bytes()
+        assert tb.digest_of((ROOT / "trailboss.py").read_bytes()).encode() in archive.read("__main__.py")
 
 
 def test_other_circumstances_make_the_same_bytes(made, tmp_path):
@@ -107,11 +109,16 @@ def test_every_python_makes_the_same_bytes_and_runs_them(made, tmp_path, version
     folder = checkout(tmp_path / "checkout")
     code, out, err = build(folder, PYTHON=python)
     assert (code, err) == (0, "") and (folder / "trailboss.pyz").read_bytes() == made.read_bytes()
-    for _ in ("compiled", "from the byte code that was kept"):
-        done = subprocess.run([python, str(made), "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
-        assert (done.returncode, done.stdout.decode()) == (0, "trailboss %s\n" % tb.VERSION)
-    assert len(list((tmp_path / ".cache" / "trailboss").iterdir())) == 1
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMUX_TMPDIR": str(tmp_path)}
+    pyz = tmp_path / ".claude" / "trailboss.pyz"
+    for program, command, want in ((made, "--version", "trailboss %s\n" % tb.VERSION), (made, "install", None),
+                                   (pyz, "--version", "trailboss %s\n" % tb.VERSION), (pyz, "uninstall", None)):
+        done = subprocess.run([python, "-I", str(program), command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
+        assert done.returncode == 0 and want in (None, done.stdout.decode()), done.stdout
+        if command == "install":
+            (code,) = (tmp_path / ".claude").glob("trailboss.d/*/__pycache__/*.pyc")
+            assert code.name == "trailboss.cpython-%s.pyc" % version.replace(".", "")
+    assert not (tmp_path / ".claude").exists()
 
 
 def fake_python(folder, name, code):
@@ -165,25 +172,3 @@ def test_exit_codes_come_through(made, tmp_path):
     finally:
         assert daemon.end() == 0
     assert daemon.said().count("\n") == 1
-
-
-def version_of(pyz, home):
-    done = subprocess.run([sys.executable, str(pyz), "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env={"PATH": os.environ["PATH"], "HOME": str(home)})
-    return done.returncode, done.stdout.decode()
-
-
-def test_kept_byte_code_is_never_of_another_program(tmp_path):
-    """One of the same length, put there a moment later."""
-    folder = checkout(tmp_path / "checkout")
-    for version in ("7.1", "7.2", "7.3"):
-        source = (ROOT / "trailboss.py").read_text().replace('VERSION = "%s"' % tb.VERSION, 'VERSION = "%s"' % version)
-        (folder / "trailboss.py").write_text(source)
-        assert build(folder)[0] == 0
-        assert version_of(folder / "trailboss.pyz", tmp_path) == (0, "trailboss %s\n" % version)
-    assert len(list((tmp_path / ".cache" / "trailboss").iterdir())) == 1
-
-
-def test_no_place_for_byte_code_is_no_matter(made, tmp_path):
-    (tmp_path / ".cache").write_text("a file")
-    assert version_of(made, tmp_path) == version_of(made, tmp_path) == (0, "trailboss %s\n" % tb.VERSION)

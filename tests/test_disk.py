@@ -1,4 +1,4 @@
-"""Section 7: what is written survives, and what is read may be anything. Real files throughout."""
+"""Section 8: what is written survives, and what is read may be anything. Real files throughout."""
 import contextlib
 import json
 import os

@@ -1,4 +1,6 @@
-"""Section 11: our hooks go into the person's settings and out again, and nothing else of theirs changes."""
+"""Section 12: what goes onto a person's machine leaves it again, and nothing else of theirs changes. The texts of their files
+are test_settings.py's; here are the files, and the world around them."""
+import contextlib
 import json
 import os
 import re
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from support import ROOT, tb
 from test_disk import as_nobody
+from test_settings import LONG, SHAPES, value_of
 
 OTHERS = {
     "Stop": [{"matcher": "", "hooks": [{"type": "command", "command": "notify-send done", "timeout": 1}]}],
@@ -29,7 +32,7 @@ class Machine:
     def __init__(self, home):
         home.mkdir(parents=True, exist_ok=True)
         self.home, self.config = home, home / ".claude"
-        self.env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+        self.env = {"HOME": str(home), "PATH": os.environ["PATH"], "TMUX_TMPDIR": str(home)}
 
     @property
     def settings(self):
@@ -44,10 +47,10 @@ class Machine:
         return data
 
     def read(self):
-        return json.loads(self.settings.read_bytes().decode("utf-8"), parse_constant=pytest.fail)
+        return json.loads(self.settings.read_bytes().decode("utf-8-sig"), parse_constant=pytest.fail)
 
-    def install(self):
-        return tb.install(self.env)
+    def install(self, **how):
+        return tb.install(self.env, **how)
 
     def uninstall(self):
         return tb.uninstall(self.env)
@@ -60,18 +63,35 @@ class Machine:
         found = {}
         for event, groups in self.read().get("hooks", {}).items():
             for group in groups:
-                found.setdefault(event, []).extend(h for h in group.get("hooks", ()) if "trailboss-emit.sh" in h.get("command", ""))
+                found.setdefault(event, []).extend(filter(tb.is_ours, group.get("hooks", ())))
         return {event: hooks for event, hooks in found.items() if hooks}
 
     def others(self):
         """The settings without our groups, which must then be the person's again."""
         settings = self.read()
         for event, groups in list(settings.get("hooks", {}).items()):
-            left = [g for g in groups if not any("trailboss-emit.sh" in h.get("command", "") for h in g.get("hooks", ()))]
+            left = [g for g in groups if not any(map(tb.is_ours, g.get("hooks", ())))]
             settings["hooks"][event] = left
             if groups and not left:
                 del settings["hooks"][event]
         return settings
+
+
+def tree(folder):
+    """{path: content, link or mode} of all that is in a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        what = os.readlink(str(path)) if path.is_symlink() else path.read_bytes() if path.is_file() else "folder"
+        found[str(path.relative_to(folder))] = (what, stat.S_IMODE(path.lstat().st_mode), path.is_file() and path.stat().st_ino)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """The second look comes soon, and nothing is compiled: both for the time that they take."""
+    monkeypatch.setattr(tb, "SETTLE", 0.01)
+    monkeypatch.setattr(tb, "compile_with", lambda python, program: None)
+    monkeypatch.setattr(tb, "MANAGED", ())
 
 
 @pytest.fixture
@@ -95,21 +115,97 @@ def refused(machine, *words):
 # ---- what it writes ----------------------------------------------------------------------------------------------------
 
 
+OURS = {"settings.json", "trailboss-emit.sh", "trailboss.pyz", "trailboss.tmux.conf", "trailboss.d"}
+
+
 def test_fresh_install(machine):
-    said = "\n".join(machine.install())
+    said = machine.install()
     assert set(machine.ours()) == set(tb.HOOKED) == set(machine.read()["hooks"])
     for hooks in machine.ours().values():
         (hook,) = hooks
         assert hook["type"] == "command" and hook["async"] is True and 1 <= hook["timeout"] <= 10
         assert set(hook) == {"type", "command", "async", "timeout"}
     assert "matcher" not in json.dumps(machine.read())
+    assert len(said) == 5 and all(re.match("(hooks|program|state|sessions|next): +", line) for line in said)
     for path in (machine.settings, machine.config / "trailboss-emit.sh", machine.config / "trailboss.pyz", machine.state()):
-        assert path.exists() and str(path) in said
+        assert path.exists() and (str(path) in "\n".join(said) or path.name in "\n".join(said))
     for name in ("trailboss-emit.sh", "trailboss.pyz"):
         assert stat.S_IMODE((machine.config / name).stat().st_mode) == 0o755
     assert stat.S_IMODE(machine.settings.stat().st_mode) == 0o600
     assert stat.S_IMODE(machine.state().stat().st_mode) == 0o700
-    assert {path.name for path in machine.config.iterdir()} == {"settings.json", "trailboss-emit.sh", "trailboss.pyz"}
+    assert {path.name for path in machine.config.iterdir()} == OURS
+    assert {path.name for path in machine.state().iterdir()} == {"token", "configs", "installed.json"}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape_comes_back_to_the_byte(machine, name):
+    """In, in again, and out: with its mode, and with nothing else of the home changed or left behind."""
+    before = machine.write(SHAPES[name].encode("utf-8", "surrogatepass"), 0o640)
+    (machine.home / ".local").mkdir()
+    home = {path: entry[:2] for path, entry in tree(machine.home).items()}
+    machine.install()
+    once = machine.settings.read_bytes()
+    assert once != before and set(machine.ours()) == set(tb.HOOKED)
+    machine.install()
+    assert machine.settings.read_bytes() == once
+    machine.uninstall()
+    assert machine.settings.read_bytes() == before
+    assert {path: entry[:2] for path, entry in tree(machine.home).items()} == home
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xef\xbb\xbf"])
+def test_home_without_settings_is_empty_again(machine, content):
+    if content is not None:
+        machine.write(content)
+    home = {path: entry[:2] for path, entry in tree(machine.home).items()}
+    machine.install()
+    machine.install()
+    assert set(machine.ours()) == set(tb.HOOKED)
+    machine.uninstall()
+    assert {path: entry[:2] for path, entry in tree(machine.home).items()} == home
+
+
+@pytest.mark.parametrize("name", ["by two", "by tabs", "hooks without events, with space", "one line", "an object"])
+def test_what_was_changed_since_is_kept(machine, name):
+    """By hand, or by Claude Code, which writes the file anew in a form of its own: just ours goes."""
+    machine.write(SHAPES[name])
+    machine.install()
+    changed = {**machine.read(), "theme": "light", "added": [1]}
+    machine.write(json.dumps(changed, indent=2, ensure_ascii=False) + "\n")
+    machine.install()  # it is as it should be
+    assert machine.read() == changed
+    machine.uninstall()
+    want = {**value_of(SHAPES[name]), "theme": "light", "added": [1]}
+    assert machine.read() == want and {path.name for path in machine.config.iterdir()} == {"settings.json"}
+
+
+def test_first_one_is_kept_until_the_end(machine):
+    """Also when a newer version has other hooks, and when ours were taken out by hand in between."""
+    before = machine.write(LONG)
+    said = machine.install()
+    backup = Path(re.search(r"kept as (\S+)", said[0]).group(1))
+    assert backup.read_bytes() == before and stat.S_IMODE(backup.stat().st_mode) == 0o600
+    older = machine.read()
+    for hook in [hook for hooks in machine.ours().values() for hook in hooks]:
+        assert hook["timeout"] == 5
+    text = machine.settings.read_text().replace('"timeout": 5', '"timeout": 9')
+    machine.settings.write_text(text)
+    machine.install()
+    assert machine.read() == older and backup.read_bytes() == before
+    other = machine.write({"model": "by hand"})
+    machine.install()
+    assert backup.read_bytes() == other
+    machine.uninstall()
+    assert machine.settings.read_bytes() == other and not backup.exists()
+
+
+def test_state_folder_that_is_gone_is_not_needed(machine):
+    before = machine.write(LONG)
+    machine.install(keys=True)
+    shutil.rmtree(str(machine.state()))
+    machine.uninstall()
+    assert machine.settings.read_bytes() == before and {path.name for path in machine.config.iterdir()} == {"settings.json"}
+    assert (machine.home / ".tmux.conf").read_text() == ""
 
 
 def test_other_hooks_order_and_unknown_keys_are_kept(machine):
@@ -128,32 +224,31 @@ def test_other_hooks_order_and_unknown_keys_are_kept(machine):
 def test_second_install_changes_no_byte(machine, content):
     if content is not None:
         machine.write(content)
-    machine.install()
-    files = {path: (path.read_bytes(), path.stat().st_mode) for folder in (machine.config, machine.state())
-             for path in folder.iterdir()}
-    inode = machine.settings.stat().st_ino
-    said = machine.install()
-    assert {path: (path.read_bytes(), path.stat().st_mode) for folder in (machine.config, machine.state())
-            for path in folder.iterdir()} == files
-    assert machine.settings.stat().st_ino == inode and "as it was" in said[0]
+    machine.install(keys=True)
+    before = tree(machine.home)
+    said = machine.install(keys=True)
+    after = tree(machine.home)
+    assert {path: entry[:2] for path, entry in after.items()} == {path: entry[:2] for path, entry in before.items()}
+    for path in (".claude/settings.json", ".tmux.conf"):
+        assert after[path] == before[path], "not even written again"
+    assert "as it was" in said[0]
 
 
 @pytest.mark.parametrize("content", [{}, {"model": "x"}, PERSONS, {"hooks": {"PreToolUse": OTHERS["Stop"]}, "z": 1}])
 def test_uninstall_takes_out_just_ours(machine, content):
-    machine.write(content)
+    before = machine.write(content)
     machine.install()
     assert machine.read() != content
     machine.uninstall()
-    assert machine.read() == content and list(machine.read()) == list(content)
+    assert machine.settings.read_bytes() == before
     assert {path.name for path in machine.config.iterdir()} == {"settings.json"}
-    before = machine.settings.read_bytes()
-    assert "none of ours" in machine.uninstall()[0]
+    assert machine.uninstall() == ["nothing of Trail Boss was found"]
     assert machine.settings.read_bytes() == before
 
 
 def test_uninstall_where_nothing_is(machine):
-    assert machine.uninstall()
-    assert not machine.config.exists()
+    assert machine.uninstall() == ["nothing of Trail Boss was found"]
+    assert not list(machine.home.iterdir())
 
 
 def test_uninstall_takes_out_only_our_hook_of_a_shared_group(machine):
@@ -204,46 +299,14 @@ def test_too_many_of_ours_become_one(machine):
 # ---- what it refuses ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content, line, column", [
-    ('{\n  "a": 1, // mine\n  "b": 2\n}', 2, 11), ('{\n  "a": 1,\n}', 3, 1), ('{"a": 1', 1, 8), ("{'a': 1}", 1, 2),
-    ('{"a": 1}}', 1, 9), ('{"a": [1,\n 2,\n ]}', 3, 2), ('/* x */ {}', 1, 1), ('{"a": "\n"}', 1, 8), ("not json", 1, 1),
-    ('\ufeff{}', 1, 1)])
-def test_invalid_json_is_refused_with_its_place(machine, content, line, column):
+@pytest.mark.parametrize("content, words", [
+    ('{\n  "a": 1, // mine\n  "b": 2\n}', ["line 2, column 11"]), ('{"hooks": []}', ["line 1, column 2", "hooks"]),
+    (b"\xff\xfe{}", ["UTF-8"]), (b'{"a": "\xe9"}', ["UTF-8"]), (b"\0" * 100, ["line 1"]), (b"[" * 100_000, []),
+    ('{"hooks": {}, "hooks": {}}', ["second hooks"]), ("null", ["the file"])])
+def test_what_can_not_be_understood_is_refused(machine, content, words):
     machine.write(content)
-    refused(machine, "line ", "column ")
-    with pytest.raises(tb.Fault) as raised:
-        machine.install()
-    found = [int(n) for n in re.search(r"line ([0-9]+), column ([0-9]+)", str(raised.value)).groups()]
-    assert found[0] in (line, line - 1) and (found == [line, column] or sys.version_info >= (3, 13)), found
-
-
-@pytest.mark.parametrize("content", [
-    b"\xff\xfe{}", b'{"a": "\xe9"}', b"\0" * 100, b"[" * 100_000, b'{"a":' * 100_000, b'{"a": NaN}', b'{"a": -Infinity}',
-    b'{"a": 1e999}', b'{"hooks": {}, "a": 1, "hooks": {"Stop": []}}', b'{"a": {"b": 1, "b": 2}}'], ids=range(10))
-def test_what_would_not_come_through_whole_is_refused(machine, content):
-    machine.write(content)
-    refused(machine)
-
-
-@pytest.mark.parametrize("content, place", [
-    ("[]", "the file"), ("null", "the file"), ("5", "the file"), ('"x"', "the file"), ({"hooks": []}, "hooks"),
-    ({"hooks": None}, "hooks"), ({"hooks": "x"}, "hooks"), ({"hooks": 0}, "hooks"), ({"hooks": False}, "hooks"),
-    ({"hooks": {"Stop": {}}}, "hooks.Stop"), ({"hooks": {"Stop": None}}, "hooks.Stop"), ({"hooks": {"Stop": "x"}}, "hooks.Stop"),
-    ({"hooks": {"Stop": ["x"]}}, "hooks.Stop"), ({"hooks": {"Stop": [None]}}, "hooks.Stop"),
-    ({"hooks": {"Mine": [{"hooks": {}}]}}, "hooks.Mine"), ({"hooks": {"Mine": [{"hooks": None}]}}, "hooks.Mine"),
-    ({"hooks": {"Mine": [[]]}}, "hooks.Mine")])
-def test_form_that_claude_code_would_not_take_is_refused(machine, content, place):
-    machine.write(content)
-    refused(machine, place)
-
-
-@pytest.mark.parametrize("hook", [None, "x", 5, [], {}, {"command": None}, {"command": 5}, {"type": "http"}])
-def test_odd_hooks_of_others_are_kept(machine, hook):
-    content = {"hooks": {"Stop": [{"hooks": [hook]}], "Mine": [{"hooks": [hook, hook]}]}}
-    machine.write(content)
-    machine.install()
-    machine.uninstall()
-    assert machine.read() == content
+    refused(machine, *words)
+    assert not machine.state().exists()
 
 
 @pytest.mark.parametrize("make", ["folder", "fifo", "dangling", "device"])
@@ -261,18 +324,66 @@ def test_settings_that_are_no_file_are_refused(machine, make):
     assert [path.name for path in machine.config.iterdir()] == ["settings.json"] and not (machine.home / "nowhere").exists()
 
 
-def test_change_by_somebody_else_meanwhile_is_not_overwritten(machine, monkeypatch):
+def test_change_by_somebody_else_at_the_last_moment_is_kept(machine, monkeypatch):
+    """It is read again just before the rename: what came in between is the person's file now."""
     machine.write(PERSONS)
-    theirs = b'{"model": "just chosen"}'
-    with_ours = tb.with_ours
+    theirs, write_aside = b'{"model": "just chosen"}', tb.write_aside
 
-    def meanwhile(*args):
-        machine.settings.write_bytes(theirs)
-        return with_ours(*args)
-    monkeypatch.setattr(tb, "with_ours", meanwhile)
-    with pytest.raises(tb.Fault, match="somebody else.*again"):
-        machine.install()
+    def meanwhile(path, *args):
+        aside = write_aside(path, *args)
+        if path.endswith("settings.json") and b"just chosen" not in machine.settings.read_bytes():
+            machine.settings.write_bytes(theirs)
+        return aside
+    monkeypatch.setattr(tb, "write_aside", meanwhile)
+    machine.install()
+    assert machine.others() == {"model": "just chosen", "hooks": {}} and set(machine.ours()) == set(tb.HOOKED)
+    machine.uninstall()
     assert machine.settings.read_bytes() == theirs
+
+
+@pytest.mark.parametrize("action", ["install", "uninstall"])
+def test_change_from_what_was_read_before_is_made_good(machine, monkeypatch, action):
+    """Somebody who read the file before we wrote it writes it a moment after: our change is made again, and theirs stays."""
+    machine.write(PERSONS)
+    if action == "uninstall":
+        machine.install()
+    stale = machine.read()
+    sleeps = []
+
+    def meanwhile(seconds):
+        if not sleeps:
+            machine.settings.write_text(json.dumps({**stale, "theme": "light"}))
+        sleeps.append(seconds)
+    monkeypatch.setattr(tb.time, "sleep", meanwhile)
+    getattr(machine, action)()
+    assert sleeps == [tb.SETTLE] * 2 and machine.others() == {**PERSONS, "theme": "light"}
+    assert set(machine.ours() if "hooks" in machine.read() else ()) == (set(tb.HOOKED) if action == "install" else set())
+
+
+def test_somebody_who_never_ends_is_told_of(machine, monkeypatch):
+    machine.write({})
+    monkeypatch.setattr(tb.time, "sleep", lambda seconds: machine.write({"now": os.urandom(4).hex()}))
+    with pytest.raises(tb.Fault, match="again and again"):
+        machine.install()
+
+
+def test_lock_of_claude_code_is_respected(machine):
+    """Nothing is read while it is there; one that was left behind is taken away."""
+    machine.write(PERSONS)
+    lock = Path(str(machine.settings) + ".lock")
+    lock.mkdir()
+    running = subprocess.Popen([sys.executable, str(ROOT / "trailboss.py"), "install"], env=machine.env, stdout=subprocess.DEVNULL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        running.wait(2)
+    assert running.poll() is None and machine.settings.read_bytes() == json.dumps(PERSONS, indent=2).encode()
+    machine.write({"theme": "changed under the lock"})
+    lock.rmdir()
+    assert running.wait(10) == 0 and not lock.exists()
+    assert machine.others()["theme"] == "changed under the lock" and set(machine.ours()) == set(tb.HOOKED)
+    lock.mkdir()
+    os.utime(str(lock), (1, 1))
+    machine.uninstall()
+    assert not lock.exists() and machine.read() == {"theme": "changed under the lock"}
 
 
 def test_failing_write_leaves_all_as_it_was(machine, monkeypatch):
@@ -280,29 +391,34 @@ def test_failing_write_leaves_all_as_it_was(machine, monkeypatch):
     replace = os.replace
 
     def fail(source, target):
-        if target.endswith("settings.json"):
+        if target.endswith("settings.json") and str(machine.config) in target:
             raise OSError(28, "No space left on device", source, None, target)
         replace(source, target)
     monkeypatch.setattr(tb.os, "replace", fail)
-    with pytest.raises(tb.Fault, match="No space left.*not changed"):
+    with pytest.raises(tb.Fault, match="can't be written .No space left.*all else is in place.*install --print"):
         machine.install()
     assert machine.settings.read_bytes() == before
-    assert not [path for path in machine.config.iterdir() if path.suffix == ".tmp"]
+    assert {path.name for path in machine.config.iterdir()} == OURS
 
 
 def test_read_only_settings_are_left_alone():
+    """All else is done; what the person has to do is said."""
     with as_nobody() as folder:
         machine = Machine(folder / "home")
-        for action in (machine.install, machine.uninstall):
-            before = machine.write(PERSONS if action == machine.install else tb.with_ours(PERSONS, tb.hook_entry("/c", "/h")))
-            machine.settings.chmod(0o444)
-            with pytest.raises(tb.Fault, match="can't be written.*not changed"):
-                action()
-            assert machine.settings.read_bytes() == before
-            shutil.rmtree(str(machine.config))
+        before = machine.write(PERSONS, 0o444)
+        with pytest.raises(tb.Fault, match="can't be written .*all else is in place.*install --print"):
+            machine.install()
+        assert machine.settings.read_bytes() == before and {path.name for path in machine.config.iterdir()} == OURS
+        shown = json.loads(tb.preview(machine.env, False, False))
+        machine.settings.unlink()
+        before = machine.write({**PERSONS, **shown}, 0o444)
+        assert "as it was" in machine.install()[0], "put in by other means, it is installed"
+        assert any(line.startswith("left: ") and "trailboss-emit.sh" in line for line in machine.uninstall())
+        assert machine.settings.read_bytes() == before and {path.name for path in machine.config.iterdir()} == {"settings.json"}
+        machine.settings.unlink()
         before = machine.write(PERSONS)
         machine.config.chmod(0o555)
-        with pytest.raises(tb.Fault, match="can't be written"):
+        with pytest.raises(tb.Fault, match="can't be written.*the settings were not changed"):
             machine.install()
         assert machine.settings.read_bytes() == before and len(list(machine.config.iterdir())) == 1
         machine.config.chmod(0o755)
@@ -402,7 +518,7 @@ def test_folder_may_have_any_name(tmp_path, place, name):
     machine.install()
     assert {len(hooks) for hooks in machine.ours().values()} == {1}
     machine.uninstall()
-    assert machine.read() == {}
+    assert not machine.settings.exists() and machine.config.exists() == (machine.config == machine.home)
 
 
 def test_folder_whose_name_is_no_text(tmp_path):
@@ -459,7 +575,7 @@ def test_emitter_knows_home_python_and_program(machine):
     machine.install()
     script = (machine.config / "trailboss-emit.sh").read_text()
     source = (ROOT / "hooks" / "trailboss-emit.sh").read_text()
-    values = {"home": str(machine.home / "it's state"), "python": sys.executable, "program": str(machine.config / "trailboss.pyz")}
+    values = {"home": str(machine.home / "it's state"), "python": tb.lasting_python(), "program": str(machine.config / "trailboss.pyz")}
     for name, value in values.items():
         assert source.count("\n%s=\n" % name) == 1
         source = source.replace("\n%s=\n" % name, "\n%s=%s\n" % (name, shlex.quote(value)))
@@ -512,6 +628,10 @@ def run_program(program, machine, *argv):
     return done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode()
 
 
+def files_of(machine):
+    return {path: entry[0] for path, entry in tree(machine.config).items() if "__pycache__" not in path}
+
+
 def test_source_and_pyz_install_the_same(tmp_path):
     """From the source, through a link to it, from the .pyz, and from the installed .pyz again."""
     pyz = tmp_path / "some where" / "tb"
@@ -526,15 +646,34 @@ def test_source_and_pyz_install_the_same(tmp_path):
         assert (code, err) == (0, ""), program
         installed = machine.config / "trailboss.pyz"
         assert installed.read_bytes() == pyz.read_bytes() and not installed.is_symlink()
-        results.append((machine.read(), (machine.config / "trailboss-emit.sh").read_text().replace(str(machine.home), "~")))
-        files = {path.name: path.read_bytes() for path in machine.config.iterdir()}
+        files = files_of(machine)
+        results.append({path: content.replace(str(machine.home).encode(), b"~") if path in ("trailboss-emit.sh", "trailboss.tmux.conf")
+                        else content for path, content in files.items()})
     assert all(result == results[0] for result in results)
     code, out, err = run_program(installed, machine, "install")
-    assert (code, err) == (0, "") and "as it was" in out
-    assert {path.name: path.read_bytes() for path in machine.config.iterdir()} == files
+    assert (code, err) == (0, "") and "as it was" in out and files_of(machine) == files
     code, out, err = run_program(installed, machine, "uninstall")
-    assert (code, err) == (0, "") and [path.name for path in machine.config.iterdir()] == ["settings.json"]
+    assert (code, err) == (0, "") and not list(machine.home.iterdir()), out
     assert str(machine.state()) in out
+
+
+def test_installed_program_runs_what_was_unpacked_and_else_itself(machine):
+    """Compiled once by the Python that will run it. What is there of another version is not looked at, and goes."""
+    (machine.config / "trailboss.d" / "0123456789abcdef").mkdir(parents=True)
+    (machine.config / "trailboss.d" / "0123456789abcdef" / "trailboss.py").write_text("raise SystemExit('an older one')")
+    code, out, err = run_program(ROOT / "trailboss.py", machine, "install")
+    assert (code, err) == (0, "")
+    (folder,) = (machine.config / "trailboss.d").iterdir()
+    assert folder.name == tb.digest_of((ROOT / "trailboss.py").read_bytes())
+    assert len(list(folder.glob("__pycache__/trailboss.*.pyc"))) == 1
+    program = machine.config / "trailboss.pyz"
+    (folder / "trailboss.py").write_text("import sys\ndef main():\n    print(sys.modules['__main__'].__file__)\n    return 7\n")
+    code, out, err = run_program(program, machine, "list")
+    assert (code, out, err) == (7, "%s\n" % (program / "__main__.py"), "")
+    shutil.rmtree(str(folder))
+    assert run_program(program, machine, "list")[0] == 3, "out of the archive"
+    code, out, err = run_program(program, machine, "install")
+    assert (code, err) == (0, "") and len(list(folder.glob("__pycache__/*.pyc"))) == 1
 
 
 def test_refusal_is_one_sentence_and_exit_1(machine):
@@ -547,3 +686,234 @@ def test_folder_that_can_not_be_made_is_one_sentence(machine):
     machine.config.write_text("")
     code, out, err = run_program(ROOT / "trailboss.py", machine, "install")
     assert (code, out, err.count("\n")) == (1, "", 1) and str(machine.config) in err and "Traceback" not in err
+
+
+# ---- what may be in the way ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content, word", [({"disableAllHooks": True}, "disableAllHooks"), ({"disableAllHooks": False}, None),
+                                           ({"allowManagedHooksOnly": True}, None), ({}, None)])
+def test_hooks_that_are_switched_off_are_told_of(machine, content, word):
+    machine.write(content)
+    warnings = [line for line in machine.install() if line.startswith("warning:")]
+    assert [word in line and str(machine.settings) in line for line in warnings] == ([True] if word else [])
+
+
+@pytest.mark.parametrize("content, word", [('{"allowManagedHooksOnly": true}', "allowManagedHooksOnly"), ("[1]", None), ("{,", None),
+                                           ('\ufeff{"disableAllHooks": true}', "disableAllHooks"), ('{"disableAllHooks": 1}', None)])
+def test_managed_settings_in_the_way_are_told_of(machine, monkeypatch, tmp_path, content, word):
+    managed = tmp_path / "managed-settings.json"
+    managed.write_text(content)
+    monkeypatch.setattr(tb, "MANAGED", (str(managed), str(tmp_path / "no such")))
+    warnings = [line for line in machine.install() if line.startswith("warning:")]
+    assert [word in line and str(managed) in line for line in warnings] == ([True] if word else [])
+
+
+@pytest.mark.parametrize("missing", ["curl", "tmux"])
+def test_missing_tool_is_told_of(machine, monkeypatch, missing):
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, **how: None if name == missing else which(name, **how))
+    assert [line for line in machine.install() if line.startswith("warning:") and "no " + missing in line]
+
+
+def test_running_sessions_are_counted(machine):
+    """Live ones before a person, by Claude Code's own records."""
+    folder = machine.config / "sessions"
+    folder.mkdir(parents=True)
+    me = tb.process_of(os.getpid())
+    for pid, more in ((me.pid, {}), (1, {"kind": "bg"}), (os.getppid(), {"entrypoint": "sdk-cli"}), (4194301, {})):
+        process = tb.process_of(pid)
+        (folder / ("%d.json" % pid)).write_text(json.dumps({
+            "pid": pid, "sessionId": "s%d" % pid, "status": "idle", "procStart": process.start if process else "1",
+            "startedAt": 1000, "statusUpdatedAt": 1000, "entrypoint": "cli", "kind": "interactive", **more}))
+    assert "sessions: 1 of Claude Code runs now; it is listed without a restart" in machine.install()
+
+
+# ---- for one project, and only to look --------------------------------------------------------------------------------
+
+
+def test_hooks_for_one_project(machine, monkeypatch, tmp_path):
+    """In its own settings, with the same command: files of ours are in the config folder as ever."""
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    machine.write(PERSONS)
+    machine.install(project=True)
+    assert machine.read() == PERSONS and not machine.ours()
+    theirs = json.loads((project / ".claude" / "settings.json").read_text())
+    assert theirs == json.loads(tb.preview(machine.env, False, False))
+    assert [path.name for path in (project / ".claude").iterdir()] == ["settings.json"]
+    monkeypatch.chdir("/")
+    machine.uninstall()
+    assert not list(project.iterdir()) and machine.read() == PERSONS
+
+
+def test_preview_changes_nothing(machine):
+    machine.write(PERSONS)
+    before = tree(machine.home)
+    code, out, err = run_program(ROOT / "trailboss.py", machine, "install", "--print")
+    assert (code, err) == (0, "") and tree(machine.home) == before
+    machine.install()
+    assert json.loads(out)["hooks"] == {event: [{"hooks": hooks}] for event, hooks in machine.ours().items()}
+    code, out, err = run_program(ROOT / "trailboss.py", machine, "install", "--print", "--tmux", "--service")
+    assert "source-file -q ~/.claude/trailboss.tmux.conf" in out and "ExecStart=" in out
+
+
+def test_several_config_folders_go_by_one_command(machine, tmp_path):
+    other = Machine(tmp_path / "home")
+    other.config = machine.home / "work"
+    other.env["CLAUDE_CONFIG_DIR"] = str(other.config)
+    before = machine.write(LONG), other.write(PERSONS)
+    machine.install()
+    other.install()
+    assert set(machine.ours()) == set(other.ours()) == set(tb.HOOKED)
+    machine.uninstall()
+    assert (machine.settings.read_bytes(), other.settings.read_bytes()) == before
+    assert all({path.name for path in each.config.iterdir()} == {"settings.json"} for each in (machine, other))
+
+
+def test_state_folder_that_holds_something_else_stays(machine):
+    """$TRAILBOSS_HOME may be any folder of the person's: only what is ours by name goes."""
+    machine.env["TRAILBOSS_HOME"] = str(machine.home)
+    (machine.home / "token").write_text("not one of ours, but in its place")
+    (machine.home / "notes.txt").write_text("mine")
+    (machine.home / "spool").mkdir()
+    (machine.home / "spool" / "letter").write_text("mine")
+    machine.install()
+    machine.uninstall()
+    assert {path.name for path in machine.home.iterdir()} == {"notes.txt", "spool"}
+    assert [path.name for path in (machine.home / "spool").iterdir()] == ["letter"]
+
+
+# ---- the Python that lasts ---------------------------------------------------------------------------------------------
+
+
+def test_path_without_a_version_is_taken(monkeypatch, tmp_path):
+    def python(name, target=None):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target) if target else path.write_text(name)
+        return str(path)
+    own = python("opt/python-3.12.1/bin/python3.12")
+    python("shims/python3")
+    monkeypatch.setattr(sys, "executable", own)
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    monkeypatch.setenv("PATH", "%s:relative:%s" % (tmp_path / "shims", tmp_path / "bin"))
+    assert tb.lasting_python() == own, "a shim is another file"
+    shorter = python("opt/python-3.12.1/bin/python3", own)
+    assert tb.lasting_python() == shorter, "at least the file has no version"
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "pyvenv.cfg").write_text("")
+    python("project/bin/python3", own)
+    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path / "project" / "bin", tmp_path / "bin"))
+    assert tb.lasting_python() == shorter, "not one that goes with a project"
+    best = python("bin/python3", own)
+    assert tb.lasting_python() == best
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "project" / "bin" / "python3"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "project"))
+    assert tb.lasting_python() == best
+
+
+# ---- a service ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def manager(machine, tmp_path, monkeypatch):
+    """systemctl and launchctl that write down what they were told, fail as a file tells them to, and start what they are to
+    start; as on a machine that systemd has started."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("systemctl", "launchctl"):
+        (tools / name).write_text('''#!/bin/sh
+cd "${0%%/*}"
+echo "${0##*/} $*" >>calls
+while read -r code what; do case "$*" in *"$what"*) echo "said $what" >&2; exit $code;; esac; done <fails
+case "$*" in *restart*|*bootstrap*) '%s' -I '%s/trailboss.pyz' serve --port 0 >/dev/null 2>&1 & ;; esac
+''' % (sys.executable, machine.config))
+        (tools / name).chmod(0o755)
+    (tools / "fails").write_text("")
+    (tools / "calls").write_text("")
+    isdir = os.path.isdir
+    monkeypatch.setattr(os.path, "isdir", lambda path: path == "/run/systemd/system" or isdir(path))
+    machine.env["PATH"] = "%s:/usr/bin:/bin" % tools
+    yield tools
+    (tools / "fails").write_text("")
+    tb.end_daemon(str(machine.state()))
+
+
+def told(tools):
+    said = [line.split(" ", 1)[1].replace("--user ", "") for line in (tools / "calls").read_text().splitlines()]
+    (tools / "calls").write_text("")
+    return said
+
+
+def test_service_is_made_started_renewed_and_removed(machine, manager):
+    machine.install()
+    assert told(manager) == []
+    first = tb.start_daemon(machine.env, [sys.executable, str(ROOT / "trailboss.py"), "serve", "--port", "0"])
+    said = machine.install(service=True)
+    unit = machine.home / ".config" / "systemd" / "user" / "trailboss.service"
+    second = tb.running_daemon(str(machine.state()))
+    assert second["pid"] != first["pid"] and "pid %d" % second["pid"] in said[-1] and str(unit) in said[-1]
+    assert "enable-linger" in said[-1]
+    assert "TRAILBOSS_HOME=%s" % machine.state() in unit.read_text() and "PATH=%s" % machine.env["PATH"] in unit.read_text()
+    assert told(manager) == ["show-environment", "daemon-reload", "enable %s" % unit, "reset-failed trailboss.service",
+                             "restart trailboss.service"]
+    machine.install()  # a newer version, say: what runs is replaced
+    assert tb.running_daemon(str(machine.state()))["pid"] != second["pid"] and "restart trailboss.service" in told(manager)
+    said = machine.uninstall()
+    assert told(manager)[:2] == ["show-environment", "disable --now trailboss.service"]
+    assert not unit.exists() and not (machine.home / ".config").exists() and not tb.running_daemon(str(machine.state()))
+
+
+@pytest.mark.parametrize("fails, words", [("1 show-environment\n", "no service manager of yours answers (said show-environment)"),
+                                          ("5 restart\n", "restart trailboss.service` failed: said restart")])
+def test_service_that_can_not_be_had_is_told_of(machine, manager, fails, words):
+    (manager / "fails").write_text(fails)
+    with pytest.raises(tb.Fault) as raised:
+        machine.install(service=True)
+    assert words in str(raised.value) and "serve --detach" in str(raised.value)
+    assert set(machine.ours()) == set(tb.HOOKED), "all else is done"
+    machine.uninstall()
+    assert not list(machine.home.iterdir())
+
+
+def test_machine_without_systemd_is_told_of(machine, manager, monkeypatch):
+    monkeypatch.setitem(machine.env, "PATH", "/nowhere")
+    with pytest.raises(tb.Fault, match="not started by systemd.*serve --detach"):
+        machine.install(service=True)
+    assert not (machine.home / ".config" / "systemd" / "user" / "trailboss.service").exists()
+
+
+def test_service_that_can_not_be_stopped_from_here_is_removed(machine, manager):
+    machine.install(service=True)
+    (manager / "fails").write_text("1 --user\n")
+    said = "\n".join(machine.uninstall())
+    assert "could not be stopped from here" in said and not (machine.home / ".config").exists()
+    assert "daemon:   pid" in said and not tb.running_daemon(str(machine.state()))
+
+
+def test_agent_of_launchd(machine, manager, monkeypatch):
+    """Written from launchd's documentation: no Mac was here to try it on."""
+    monkeypatch.setattr(tb, "MAC", True)
+    domain = "gui/%d" % os.getuid()
+    (manager / "fails").write_text("113 print %s/\n3 bootout\n" % domain)  # not loaded
+    machine.install(service=True)
+    agent = machine.home / "Library" / "LaunchAgents" / "dev.trailboss.plist"
+    assert told(manager) == ["print %s" % domain, "bootout %s/dev.trailboss" % domain, "print %s/dev.trailboss" % domain,
+                             "enable %s/dev.trailboss" % domain, "bootstrap %s %s" % (domain, agent)]
+    machine.uninstall()
+    assert not (machine.home / "Library").exists()
+    (manager / "fails").write_text("113 print\n")
+    with pytest.raises(tb.Fault, match="at the screen of this Mac"):
+        machine.install(service=True)
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze here")
+def test_systemd_understands_the_unit(tmp_path):
+    hard = ["two words", "é", "100%h %n %%", "$HOME ${HOME} $$", "it's \"so\"", "back\\slash\\", "", ";", "a=b", "#", "@!+:-"]
+    path = tmp_path / "trailboss.service"
+    path.write_text(tb.systemd_unit(["/bin/sh", *hard], {"V%d" % n: word for n, word in enumerate(hard)}))
+    done = subprocess.run(["systemd-analyze", "--user", "--man=no", "verify", str(path)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env={"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (0, b"")

@@ -13,7 +13,7 @@ LINES = SOURCE.split("\n")
 TREE = ast.parse(SOURCE)
 BANNER = re.compile(r"^# ([0-9]+) ([A-Z]+)$")
 LINE = next(n for n, text in enumerate(LINES, 1) if text.startswith("# ======== below this line"))
-PURE_MODULES = {"annotations", "datetime", "difflib", "json", "posixpath", "re", "shlex", "unicodedata"}
+PURE_MODULES = {"annotations", "datetime", "difflib", "json", "plistlib", "posixpath", "re", "shlex", "unicodedata"}
 LONGEST_FUNCTION = 55
 
 

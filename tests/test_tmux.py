@@ -1,4 +1,4 @@
-"""Section 8 and the jump of section 10, on real tmux: servers on sockets of their own, clients on real terminals.
+"""Section 9 and the jump of section 11, on real tmux: servers on sockets of their own, clients on real terminals.
 
 A Town is one person's machine under one temporary folder. In place of Claude Code each pane runs a copy of `sleep` that
 is called claude; hook events with that process's real pid, $TMUX and $TMUX_PANE make the session. The daemon is in this
@@ -459,32 +459,206 @@ def test_a_key_moves_the_client_that_it_was_pressed_in(town):
     assert other.at() == before
 
 
-def test_what_a_key_has_to_say_is_on_the_status_line(town):
-    """The bindings of the README: printed, the sentence would lie over the pane that the person types into."""
-    a = town.server()
-    goal, far = a.session("one"), town.server("far")
-    there = far.session("two")
-    town.serve()
-    client = a.attach("main")
-    readme = (ROOT / "README.md").read_text()
-    for line in re.search(r"```tmux\n(.*?)```", readme, re.S).group(1).splitlines():
-        _, key, *command = shlex.split(line.replace("python3 ~/.claude/trailboss.pyz", town.line()))
-        a.tmux("bind-key", key, *command)
+class Keys:
+    """A person's home with a tmux of theirs in its usual place, and `install --tmux`."""
 
-    def press(key, wanted):
-        client.output = b""
-        client.press(b"\x02" + key)
-        within(5, lambda: wanted in client.output, lambda: client.output)
-        assert set(a.tmux("list-panes", "-a", "-F", "#{pane_in_mode}").split()) == {"0"}
-    press(b"j", b"nothing is waiting")
-    press(b"J", b"no jump to go back from")
-    town.stuck(far, there)
-    town.stuck(a, goal)
-    press(b"j", b"waits longer, on another tmux server")
-    assert client.pane == goal.pane_id
-    press(b"S", b"skipped " + goal.pane_id.encode())
-    client.press(b"\x02J")
+    def __init__(self, town, name="home"):
+        self.town, self.folder = town, town.folder / name
+        self.folder.mkdir()
+        (self.folder / ("tmux-%d" % os.getuid())).mkdir(mode=0o700)
+        self.socket = str(self.folder / ("tmux-%d" % os.getuid()) / "default")
+        self.env = clean_env(self.folder, TMUX_TMPDIR=str(self.folder))
+        self.conf = self.folder / ".tmux.conf"
+        self.before = None
+
+    def tmux(self, *argv):
+        done = subprocess.run(["tmux", "-u", *argv], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        return done.stdout.decode("utf-8", "replace").rstrip("\n")
+
+    def start(self, *options):
+        """The server, as a person would start it: it loads what it loads."""
+        server = Server.__new__(Server)
+        server.town, server.socket, server.tmux = self.town, self.socket, lambda *argv, check=True: self.tmux(*argv)
+        self.tmux(*options, "new-session", "-d", "-s", "main", "-x", "80", "-y", "24", "exec sleep 3600")
+        server.pid = int(self.tmux("display-message", "-p", "#{pid}"))
+        self.town.servers.append(server)
+        self.before = self.before or self.state()
+        return server
+
+    def state(self):
+        """All that a configuration could have changed."""
+        return [self.tmux(*argv) for argv in (("list-keys",), ("show", "-s"), ("show", "-g"), ("show", "-gw"))]
+
+    def boss(self, *argv):
+        done = subprocess.run([*PROGRAM, *argv], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=30)
+        return done.returncode, done.stdout.decode()
+
+    def bound(self, key):
+        return re.findall(r"-T prefix +%s +(.*)" % re.escape(key), self.tmux("list-keys"))
+
+    @property
+    def home(self):
+        return str(self.folder / ".local" / "state" / "trailboss")
+
+    def daemon(self):
+        return within(10, lambda: tb.running_daemon(self.home), "no daemon was started")
+
+
+@pytest.fixture
+def keys(town):
+    made = Keys(town)
+    try:
+        yield made
+    finally:
+        tb.end_daemon(made.home)
+
+
+def press(client, key, wanted):
+    """A key after the prefix; what it has to say comes on the status line, over no pane."""
+    client.output = b""
+    client.press(b"\x02" + key)
+    within(5, lambda: wanted in client.output, lambda: client.output)
+    assert set(client.server.tmux("list-panes", "-a", "-F", "#{pane_in_mode}").split()) == {"0"}
+
+
+def send_stop(keys, server, spot, session_id):
+    """A finished turn of the process in a pane, told to the daemon that runs."""
+    told = {"X-Tmux": "%s,%d,0" % (server.socket, server.pid), "X-Tmux-Pane": spot.pane_id, "X-Claude-Pid": str(spot.pid),
+            "X-Claude-Entrypoint": "cli"}
+    assert tb.post_event(keys.home, told, json.dumps(
+        {"session_id": session_id, "hook_event_name": "Stop", "cwd": "/w", "last_assistant_message": "done"}).encode())
+    within(5, lambda: any(row["pane"] for row in json.loads(keys.boss("list", "--json")[1])["items"]
+                          if row["session_id"] == session_id), "its pane was not proved")
+
+
+def test_keys_work_at_once_and_after_a_reboot_and_are_gone_after_uninstall(keys):
+    """README's way, from `install --tmux` into a server that runs, to nothing again."""
+    keys.conf.write_text("set -g history-limit 5000")
+    server = keys.start()
+    goal, client = server.session("one"), server.attach("main")
+    code, out = keys.boss("install", "--tmux")
+    assert code == 0 and "keys:     prefix b B A Z" in out and "1 running" in out, out
+    assert keys.conf.read_text() == "set -g history-limit 5000\nsource-file -q ~/.claude/trailboss.tmux.conf\n"
+    first = keys.daemon()
+    within(5, lambda: keys.bound("Z"))
+    press(client, b"b", b"nothing is waiting")
+    press(client, b"B", b"no jump to go back from")
+    send_stop(keys, server, goal, "aaaaaaaa")
+    client.press(b"\x02b")
+    within(5, lambda: client.pane == goal.pane_id)
+    press(client, b"A", b"skipped " + goal.pane_id.encode())
+    press(client, b"Z", b"snoozed")
+    client.press(b"\x02B")
     within(5, lambda: client.at()[0] == "main")
+    once = keys.state()
+    keys.tmux("source-file", str(keys.conf))
+    time.sleep(0.5)
+    assert keys.state() == once, "a second time changes nothing"
+    tb.end_daemon(keys.home)
+    server.kill()
+    keys.town.servers.remove(server)
+    keys.start()
+    assert keys.daemon()["pid"] != first["pid"], "it is there after a reboot"
+    within(5, lambda: keys.state() == once)
+    code, out = keys.boss("uninstall")
+    assert code == 0 and keys.conf.read_text() == "set -g history-limit 5000", out
+    assert keys.state() == keys.before and not tb.running_daemon(keys.home)
+    assert {path.name for path in keys.folder.iterdir()} == {".tmux.conf", "tmux-%d" % os.getuid()}
+
+
+def test_keys_are_the_persons(keys):
+    """What they have bound stays theirs, what they name is taken, and none of the stock keys is touched."""
+    keys.before = ["stock"]
+    keys.conf.write_text("bind b display-message mine\nset -g @trailboss_key_back '-n M-j'\n"
+                         "set -g @trailboss_key_skip none\n")
+    keys.start()
+    stock = keys.tmux("list-keys").splitlines()
+    assert keys.boss("install", "--tmux")[0] == 0
+    within(5, lambda: keys.bound("Z"))
+    assert keys.bound("b") == ["display-message mine"] and not keys.bound("A") and not keys.bound("B")
+    added = [line for line in keys.tmux("list-keys").splitlines() if line not in stock]
+    assert len(added) == 2 and any("-T root" in line and " M-j " in line and "--back" in line for line in added)
+    keys.boss("uninstall")
+    assert keys.tmux("list-keys").splitlines() == stock
+
+
+def test_none_of_the_keys_is_a_stock_one(keys):
+    keys.start("-f", os.devnull)
+    table = keys.tmux("list-keys", "-T", "prefix")
+    for key in "bBAZ":
+        assert not re.search(r"-T prefix +%s " % key, table)
+
+
+def test_commands_can_be_bound_and_typed(keys):
+    keys.start()
+    assert keys.boss("install", "--tmux")[0] == 0
+    within(5, lambda: keys.bound("Z"))
+    keys.tmux("bind-key", "-n", "M-g", "trailboss-next")
+    assert "jump" in re.findall(r"-T root +M-g +(.*)", keys.tmux("list-keys"))[0]
+    client = keys.town.servers[-1].attach("main")
+    client.press(b"\x02:")
+    time.sleep(0.3)  # typed faster than any hand, tmux takes it for a paste
+    client.press(b"trailboss-back\r")
+    within(5, lambda: b"no jump to go back from" in client.output, lambda: client.output)
+
+
+@pytest.mark.parametrize("trouble", ["program", "python"])
+def test_keys_say_so_when_the_program_has_gone(keys, trouble):
+    server = keys.start()
+    client = server.attach("main")
+    assert keys.boss("install", "--tmux")[0] == 0
+    within(5, lambda: keys.bound("Z"))
+    if trouble == "program":
+        (keys.folder / ".claude" / "trailboss.pyz").unlink()
+    else:
+        keys.tmux("set", "-g", "@trailboss_run", "/no/such/python -I x")
+    press(client, b"b", b"run its install again")
+
+
+@pytest.mark.parametrize("name", ["it's \"$HOME\" `id` ü", "#{pid} #(touch x) %H ~ \\", "[a]*b;{c}"])
+def test_keys_reach_any_folder(town, name):
+    keys = Keys(town, name)
+    try:
+        server = keys.start()
+        client = server.attach("main")
+        assert keys.boss("install", "--tmux")[0] == 0
+        keys.daemon()
+        within(5, lambda: keys.bound("Z"))
+        press(client, b"b", b"nothing is waiting")
+        server.kill()
+        town.servers.remove(server)
+        tb.end_daemon(keys.home)
+        keys.start()
+        keys.daemon()
+        assert not (keys.folder / "x").exists()
+        assert keys.boss("uninstall")[0] == 0 and not keys.conf.exists()
+    finally:
+        tb.end_daemon(keys.home)
+
+
+@pytest.mark.parametrize("files, loaded, chosen", [
+    ([], "", ".tmux.conf"), ([".tmux.conf"], "", ".tmux.conf"), ([".config/tmux/tmux.conf"], "", ".config/tmux/tmux.conf"),
+    ([".tmux.conf", ".config/tmux/tmux.conf"], "", ".tmux.conf"), ([".tmux.conf", "mine.conf"], "mine.conf", "mine.conf"),
+    ([".tmux.conf", ".tmux.conf.local"], "", ".tmux.conf.local"), ([".config/tmux/tmux.conf"], None, ".config/tmux/tmux.conf")])
+def test_line_goes_into_the_file_that_tmux_reads(keys, files, loaded, chosen):
+    for name in files:
+        (keys.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (keys.folder / name).write_text("# source .tmux.conf.local, says oh-my-tmux\n" if name == ".tmux.conf" else "#\n")
+    if loaded is not None:
+        keys.start(*(["-f", str(keys.folder / loaded)] if loaded else []))
+    assert tb.tmux_conf(keys.env) == str(keys.folder / chosen)
+
+
+def test_tmux_conf_that_can_not_be_written_is_told_of(keys, monkeypatch):
+    keys.conf.write_text("# of Nix\n")
+    monkeypatch.setattr(tb, "SETTLE", 0.01)
+    monkeypatch.setattr(tb.os, "replace", lambda source, target, replace=os.replace: (_ for _ in ()).throw(
+        OSError(30, "Read-only file system")) if target == str(keys.conf) else replace(source, target))
+    said = "\n".join(tb.install(keys.env, keys=True))
+    assert "Read-only file system" in said and "source-file -q ~/.claude/trailboss.tmux.conf" in said
+    assert keys.conf.read_text() == "# of Nix\n"
 
 
 def test_a_popup_moves_the_client_that_it_is_on(town):
