@@ -3139,12 +3139,14 @@ class Ledger:
 
     def __init__(self, home: str):
         self.home = home
+        self.files: Dict[str, Dict[str, Any]] = {}
+        self.folders: List[str] = []
         try:
             kept = read_json(read_file(os.path.join(home, "installed.json")) or b"{}")
-        except ValueError:
-            kept = {}
-        self.files: Dict[str, Dict[str, Any]] = kept.get("files", {})
-        self.folders: List[str] = kept.get("folders", [])
+            self.files = {path: {key: known[key] for key in ("before", "after")} for path, known in kept["files"].items()}
+            self.folders = [path for path in kept["folders"] if os.path.isabs(path)]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass  # none yet, or nobody's
 
     def save(self) -> None:
         replace_file(os.path.join(self.home, "installed.json"),
@@ -3165,7 +3167,7 @@ class Ledger:
         be given back whole for as long as nobody else changes it; so it can when ours was put in by the last note."""
         known = self.files.get(path)
         if clean:
-            name = f"{text_digest(path)}-{os.path.basename(path)}" if old is not None else None
+            name = f"before-{text_digest(path)}-{os.path.basename(path)}" if old is not None else None
             if name:
                 replace_file(os.path.join(self.home, name), (old or "").encode())
             self.files[path] = {"before": name, "after": text_digest(new)}
@@ -3215,12 +3217,13 @@ class Unwritable(Fault):
 def file_lock(path: str) -> Iterator[None]:
     """Claude Code's own lock of its settings, a folder beside the file: made, then the file is read and renamed, then taken
     away, all in 30 to 90 ms. It waits for another's for half a second, and takes one older than 10 s for left behind (seen
-    in 2.1.332). Where there can be no lock, the file can't be written either, and that is told."""
-    lock = path + ".lock"
-    while True:
+    in 2.1.332). Where none can be had, the file can't be written either, and that is told; or somebody has left behind what
+    can't be taken away, and it is done without."""
+    lock, until, mine = path + ".lock", time.time() + 12, False
+    while not mine and time.time() < until:
         try:
             os.mkdir(lock)
-            break
+            mine = True
         except FileExistsError:
             with contextlib.suppress(OSError):
                 if not -10 < time.time() - os.stat(lock).st_mtime < 10:
@@ -3231,8 +3234,9 @@ def file_lock(path: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            os.rmdir(lock)
+        if mine:
+            with contextlib.suppress(OSError):
+                os.rmdir(lock)
 
 
 def swap_file(path: str, old: Optional[str], new: Optional[str]) -> bool:
@@ -3364,6 +3368,13 @@ def filled_in(script: bytes, values: Mapping[str, str]) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def installed_home(config: str) -> str:
+    """The state folder that an installed emitter names: this environment may be another than that of `install`."""
+    script = (read_file(os.path.join(config, EMITTER)) or b"").decode("utf-8", "surrogateescape")
+    found = re.search(r"(?m)^home=(.+)$", script)
+    return "".join(shlex.split(found.group(1))) if found else ""
+
+
 def unpack(config: str, program: str, python: str) -> None:
     """trailboss.py beside the archive, where just this version of it is looked for, compiled by the Python that will run it:
     out of the archive, each start would compile it anew."""
@@ -3403,8 +3414,8 @@ def remove_state(ledger: Ledger) -> None:
     $TRAILBOSS_HOME may lead anywhere."""
     spool = os.path.join(ledger.home, "spool")
     for folder, ours in ((spool, r"[0-9][-.0-9]*\.(event|tmp)\b"),
-                         (ledger.home, r"(trailboss\.db.*|token|lock|configs|curl\.conf|daemon\.json|daemon\.log(\.1)?|"
-                                       r"installed\.json|.*\.[0-9]+\.tmp)\Z")):
+                         (ledger.home, r"(trailboss\.db.*|lock|daemon\.log(\.1)?|before-[0-9a-f]{16}-.*|"
+                                       r"(token|configs|curl\.conf|daemon\.json|installed\.json)(\.[0-9]+\.tmp)?)\Z")):
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             if re.match(ours, name):
                 remove_file(os.path.join(folder, name))
@@ -3420,13 +3431,14 @@ def obstacles(env: Mapping[str, str], settings: str) -> List[str]:
     """What keeps the hooks from running, or makes them slow: a sentence each, with what to do."""
     import shutil
     found = []
-    for path in (settings, *MANAGED):
+    managed = [path for main in MANAGED for path in (main, *glob.glob(os.path.splitext(main)[0] + ".d/*.json"))]
+    for path in (settings, *managed):
         try:
             value = json.loads((read_text(path) or "{}").lstrip("\ufeff"))
         except (ValueError, Fault):
             continue
         for key in ("disableAllHooks", "allowManagedHooksOnly") if isinstance(value, dict) else ():
-            if value.get(key) is True and (path in MANAGED or key == "disableAllHooks"):
+            if value.get(key) is True and (path in managed or key == "disableAllHooks"):
                 found.append(f"{path} has {key}: Claude Code runs no hook of ours, and the queue goes by its session "
                              "records alone, until that is taken out")
     where = env.get("PATH", os.defpath)
@@ -3699,7 +3711,7 @@ def preview(env: Mapping[str, str], keys: bool, service: bool) -> str:
 def uninstall(env: Mapping[str, str]) -> List[str]:
     """Take all of it out of this machine again, wherever install has put it: what was done, a line each; "left:" in front of
     what the person has to do. Fault, and nothing was done, if a settings file can't be understood."""
-    home = state_home(env)
+    home = installed_home(config_folder(env)) or state_home(env)
     ledger, configs = Ledger(home), configs_of(home, env)
     settings = {os.path.join(config, "settings.json") for config in configs}
     settings.update(path for path in ledger.files if path.endswith(".json"))
@@ -3756,7 +3768,9 @@ def detach(env: Mapping[str, str], port: Optional[int], out: Any) -> int:
         raise Fault(f"a daemon for {home} runs already: pid {daemon['pid']}, on 127.0.0.1:{daemon['port']}; `kill "
                     f"{daemon['pid']}` ends it")
     already = daemon.get("program") == digest_of(own_data("trailboss.py"))
-    if not already:
+    if already:
+        request({**env, "TRAILBOSS_HOME": home}, "GET", "/health")
+    else:
         end_daemon(home)
         ask = [] if port is None else ["--port", str(port)]
         daemon = start_daemon(env, [sys.executable, "-I", own_path(), "serve", *ask])

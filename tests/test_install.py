@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -386,6 +387,41 @@ def test_lock_of_claude_code_is_respected(machine):
     assert not lock.exists() and machine.read() == {"theme": "changed under the lock"}
 
 
+@pytest.mark.parametrize("what", ["file", "full folder"])
+def test_lock_that_can_not_be_taken_away_does_not_hold_for_ever(machine, monkeypatch, what):
+    machine.write(PERSONS)
+    lock = Path(str(machine.settings) + ".lock")
+    if what == "file":
+        lock.write_text("")
+    else:
+        (lock / "x").mkdir(parents=True)
+    os.utime(str(lock), (1, 1))
+    clock, slept = time.time(), []
+    monkeypatch.setattr(tb.time, "sleep", slept.append)
+    monkeypatch.setattr(tb.time, "time", lambda: clock + sum(slept))
+    machine.install()
+    assert sum(slept) < 30 and lock.exists() and set(machine.ours()) == set(tb.HOOKED)
+
+
+@pytest.mark.parametrize("content", ["[]", "5", "{", '{"files": 5, "folders": {"a": 1}}', '{"files": {"x": 1, "y": {}}, "folders": [1]}'])
+def test_ledger_that_is_broken_is_done_without(machine, content):
+    before = machine.write(LONG)
+    machine.install()
+    (machine.state() / "installed.json").write_text(content)
+    machine.uninstall()
+    assert machine.settings.read_bytes() == before and not machine.state().exists()
+
+
+def test_state_folder_is_found_by_what_was_installed(machine):
+    """A shell without the XDG_STATE_HOME that was there at install."""
+    machine.env["XDG_STATE_HOME"] = str(machine.home / "it's elsewhere")
+    machine.install()
+    assert machine.state().exists()
+    del machine.env["XDG_STATE_HOME"]
+    machine.uninstall()
+    assert not list(machine.home.iterdir())
+
+
 def test_failing_write_leaves_all_as_it_was(machine, monkeypatch):
     before = machine.write(PERSONS)
     replace = os.replace
@@ -701,10 +737,12 @@ def test_hooks_that_are_switched_off_are_told_of(machine, content, word):
 
 @pytest.mark.parametrize("content, word", [('{"allowManagedHooksOnly": true}', "allowManagedHooksOnly"), ("[1]", None), ("{,", None),
                                            ('\ufeff{"disableAllHooks": true}', "disableAllHooks"), ('{"disableAllHooks": 1}', None)])
-def test_managed_settings_in_the_way_are_told_of(machine, monkeypatch, tmp_path, content, word):
-    managed = tmp_path / "managed-settings.json"
+@pytest.mark.parametrize("name", ["managed-settings.json", "managed-settings.d/20-hooks.json"])
+def test_managed_settings_in_the_way_are_told_of(machine, monkeypatch, tmp_path, content, word, name):
+    managed = tmp_path / name
+    managed.parent.mkdir(exist_ok=True)
     managed.write_text(content)
-    monkeypatch.setattr(tb, "MANAGED", (str(managed), str(tmp_path / "no such")))
+    monkeypatch.setattr(tb, "MANAGED", (str(tmp_path / "managed-settings.json"), str(tmp_path / "no such")))
     warnings = [line for line in machine.install() if line.startswith("warning:")]
     assert [word in line and str(managed) in line for line in warnings] == ([True] if word else [])
 

@@ -57,9 +57,10 @@ def back_to_the_prompt(session):
     within(10, closed, session.world)
 
 
-def test_no_change_of_either_side_is_lost():
-    """The person adds a permission rule while install or uninstall runs, twenty times: their moments lie within a tenth of a
-    second, before and after. Claude Code reads, changes and renames within that time (facts in file_lock)."""
+def test_no_change_of_either_side_is_lost(monkeypatch):
+    """The person adds a permission rule while install or uninstall runs, twenty times. From the key, Claude Code needs some 50
+    to 100 ms until its file is there; ours comes before, in the middle of that, and after."""
+    monkeypatch.setattr(tb, "compile_with", lambda python, program: None)  # it takes longer than all else, and not the same
     rng = random.Random(3)
     with World(CLAUDE) as world:
         env = {**world.boss_env(), "TMUX_TMPDIR": str(world.root)}
@@ -75,9 +76,7 @@ def test_no_change_of_either_side_is_lost():
         for n in range(ROUNDS):
             added.append("Bash(tool%d:*)" % n)
             ask_for_rule(session, added[-1])
-            action, delay = (tb.uninstall if n % 2 else tb.install), rng.uniform(-0.1, 0.1)
-            if n % 2 == 0:
-                delay -= 0.35  # install compiles first
+            action, delay = (tb.uninstall, rng.uniform(-0.02, 0.1)) if n % 2 else (tb.install, rng.uniform(-0.08, 0.06))
             thread = threading.Thread(target=run, args=(action, max(0.0, delay)))
             thread.start()
             time.sleep(max(0.0, -delay))
