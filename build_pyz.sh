@@ -27,14 +27,19 @@ try:
 except OSError as error:
     sys.exit("build_pyz.sh: %s" % error)
 with open(target, "rb") as made:
-    print(hashlib.sha256(made.read()).hexdigest() + "  " + target)'
+    print("built:    %s, SHA-256 %s" % (target, hashlib.sha256(made.read()).hexdigest()))'
 
 for python in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8; do
     if [ -n "$python" ] && "$python" -I -c "$fits" 2>/dev/null; then
         "$python" -I -B -c "$make" "$here"
         [ -n "$install" ] || exit 0
-        "$python" -I "$here/trailboss.pyz" install "$@"
-        exec "$python" -I "${CLAUDE_CONFIG_DIR:-${HOME:-$(cd && pwd)}/.claude}/trailboss.pyz" serve --detach
+        code=0
+        said=$("$python" -I "$here/trailboss.pyz" install "$@") || code=$?
+        [ -n "$said" ] || exit "$code"
+        printf '%s\n' "$said" | sed '/^next: /d'
+        next=$(printf '%s\n' "$said" | sed -n 's/^next: *//p')  # the command that starts the daemon, if none runs yet
+        [ -z "$next" ] || eval "$next"
+        exit "$code"
     fi
 done
 echo "build_pyz.sh: there is no Python 3.8 or newer on the PATH: install one, or name it: PYTHON=/path/to/python3 $0" >&2

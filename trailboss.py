@@ -968,7 +968,8 @@ def find(sessions: Sequence[Session], wanted: str) -> Session:
     exact = [s for s in found if s.session_id == wanted]
     found = exact or [s for s in found if not s.ended_at] or found
     if not found:
-        raise Fault(f"no session has the ID {wanted!r}; `trailboss list --all` shows them all")
+        what = f"no session is known in the pane {wanted}" if wanted.startswith("%") else f"no session has the ID {wanted!r}"
+        raise Fault(f"{what}; `trailboss list --all` shows them all")
     if len(found) > 1:
         long = max(8, len(wanted) + 4)
         names = [f"{s.session_id[:long]} in {s.pane.pane_id if s.pane else 'no pane'}" for s in found]
@@ -1607,12 +1608,18 @@ def with_run(conf: str, command: str) -> str:
     return re.sub(r"(?m)^(set -gq @trailboss_run ).*$", lambda found: found.group(1) + tmux_word(command), conf)
 
 
+def our_keys(listing: str) -> List[Tuple[str, str, str]]:
+    """The keys in a server's list-keys that are bound to our commands (written out there): (table, key in tmux's own quotes,
+    what the key does)."""
+    found = re.findall(r'^bind-key +(?:-r +)?-T +(\S+) +(\S+) +run-shell -b '
+                       r'"#\{@trailboss_run\} ([^;\n]*)#\{E:@trailboss_end\}"$', listing, re.M)
+    return [(table, key, "back" if "--back" in what else what.split(" ")[0].replace("jump", "next"))
+            for table, key, what in found]
+
+
 def undo_keys(listing: str) -> str:
-    """The tmux commands that take out of a server what hooks/trailboss.tmux.conf put into it. Its list-keys shows the keys:
-    in tmux's own quotes, with our commands written out."""
-    keys = re.findall(r'^bind-key +(?:-r +)?-T +(\S+) +(\S+) +run-shell -b '
-                      r'"#\{@trailboss_run\} [^;\n]*#\{E:@trailboss_end\}"$', listing, re.M)
-    lines = [f"unbind-key -T {table} {key}" for table, key in keys]
+    """The tmux commands that take out of a server what hooks/trailboss.tmux.conf put into it."""
+    lines = [f"unbind-key -T {table} {key}" for table, key, _ in our_keys(listing)]
     lines += ["set -gqu @trailboss_run", "set -gqu @trailboss_end"]
     return "\n".join(lines + [f"set -squ 'command-alias[{n}]'" for n in range(9001, 9005)]) + "\n"
 
@@ -1620,14 +1627,13 @@ def undo_keys(listing: str) -> str:
 # ---- a service ---------------------------------------------------------------------------------------------------------
 
 LABEL = "dev.trailboss"
-INSTEAD = "`trailboss serve --detach` starts the daemon without a service"
 
 
 def check_words(words: Sequence[str]) -> None:
     """No service file can hold control characters or what is not UTF-8; systemd would leave the line out."""
     for word in words:
         if re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", word):
-            raise Fault(f"a service can't be given {word!r}: it has characters that a service file can't hold; {INSTEAD}")
+            raise Fault(f"a service can't be given {word!r}: it has characters that its file can't hold")
 
 
 def systemd_quote(text: str) -> str:
@@ -1687,7 +1693,7 @@ def person_home(env: Mapping[str, str]) -> str:
     except KeyError:
         home = ""
     if not os.path.isabs(home):
-        raise Fault("HOME is not set: set it, or TRAILBOSS_HOME and CLAUDE_CONFIG_DIR")
+        raise Fault("HOME is not set to a full path: set it, or TRAILBOSS_HOME and CLAUDE_CONFIG_DIR")
     return home
 
 
@@ -1700,6 +1706,14 @@ def own_path() -> str:
     """The file that this program is: trailboss.py, or the .pyz around it (whose main module may run what was unpacked)."""
     archive = os.path.dirname(os.path.realpath(getattr(sys.modules["__main__"], "__file__", None) or ""))
     return archive if os.path.isfile(archive) else os.path.realpath(__file__)
+
+
+def own_command() -> str:
+    """How a person starts this program: as short as it can be, for a status line is."""
+    path, home = own_path(), os.path.expanduser("~")
+    if path.startswith(home + os.sep) and shlex.quote(path) == path:
+        return f"python3 ~{path[len(home):]}"
+    return f"python3 {shlex.quote(path)}"
 
 
 def own_data(name: str) -> bytes:
@@ -2273,7 +2287,7 @@ def daemon_address(home: str) -> Dict[str, Any]:
             return daemon
     except (ValueError, KeyError, TypeError):
         pass
-    raise Fault(f"no daemon answers for {home}: start it with `python3 {shlex.quote(own_path())} serve --detach`", 3)
+    raise Fault(f"no daemon: `{own_command()} serve --detach` starts one for {home}", 3)
 
 
 # ======================================================================================================================
@@ -2952,20 +2966,22 @@ def answers(port: int) -> bool:
     """Does anybody take connections on a port of this machine?"""
     with socket.socket() as probe:
         probe.settimeout(1)
-        return 0 < port < 65536 and probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def bind(port: Optional[int], env: Mapping[str, str], token: str) -> Any:
     """The HTTP server on the port that was asked for; without one on $TRAILBOSS_PORT, or on a free one if that is taken."""
     text = env.get("TRAILBOSS_PORT") or str(DEFAULT_PORT)
-    if port is None and not re.match(r"[0-9]{1,5}\Z", text):
+    if port is None and not (re.match(r"[0-9]{1,5}\Z", text) and int(text) < 65536):
         raise Fault(f"TRAILBOSS_PORT is {text!r}: it must be a port number")
+    if port is not None and not 0 <= port < 65536:
+        raise Fault(f"--port {port}: it must be a port number")
     for choice in [port] if port is not None else [int(text), 0]:
         try:
             if choice and answers(choice):  # on *:PORT; a Mac would let us in before it, and take its callers from it
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             return make_server(None, choice, token)
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             why = error
     raise Fault(f"can't listen on 127.0.0.1:{choice}: {getattr(why, 'strerror', None) or why}; choose another --port")
 
@@ -2973,6 +2989,8 @@ def bind(port: Optional[int], env: Mapping[str, str], token: str) -> Any:
 def publish(home: str, port: int, token: str) -> List[str]:
     """Write where we listen, for the commands (daemon.json) and for the hooks' curl (curl.conf). The paths written."""
     me = process_of(os.getpid())
+    if not me:
+        raise Fault("it can't be told which processes run here: /proc is not mounted, and there is no ps")
     paths = [os.path.join(home, name) for name in ("curl.conf", "daemon.json")]
     replace_file(paths[0], f'# {me.pid} {me.start}\nurl = "http://127.0.0.1:{port}/event"\n'
                            f'header = "Authorization: Bearer {token}"\n'.encode())
@@ -3095,6 +3113,8 @@ MAIN_PY = b'''"""Runs trailboss.py: what `install` unpacked beside this archive,
 import os
 import sys
 
+if sys.version_info < (3, 8):
+    sys.exit("trailboss: this is Python %d.%d, and it needs 3.8 or newer: start it with another" % sys.version_info[:2])
 archive = os.path.dirname(os.path.realpath(__file__))
 sys.path[:1] = [os.path.join(os.path.dirname(archive), "trailboss.d", "DIGEST"), archive]
 import trailboss
@@ -3186,8 +3206,9 @@ class Ledger:
         """Nothing of ours is in the file any more."""
         known = self.files.pop(path, None)
         if known:
-            self.save()
             remove_file(os.path.join(self.home, known["before"] or ""))
+            with contextlib.suppress(OSError):  # a full disk; then it says too much, which does no harm
+                self.save()
 
     def is_whole(self, path: str, text: Optional[str]) -> bool:
         """Has nobody changed the file since it was written here?"""
@@ -3284,8 +3305,14 @@ def change_file(path: str, change: Callable[[Optional[str]], Optional[str]], not
 
 def put_into(path: str, put: Callable[[str], str], take: Callable[..., str], ledger: Ledger) -> bool:
     """Have ours in a file of the person's: put() puts it into a text, take() takes it out."""
-    return change_file(path, lambda text: put(text or ""),
-                       lambda old, new: ledger.note(path, old, new, take(old or "") == (old or "")))
+    known = path in ledger.files
+    try:
+        return change_file(path, lambda text: put(text or ""),
+                           lambda old, new: ledger.note(path, old, new, take(old or "") == (old or "")))
+    except Unwritable:
+        if not known:
+            ledger.forget(path)
+        raise
 
 
 def take_out_of(path: str, take: Callable[..., str], ledger: Ledger) -> bool:
@@ -3336,10 +3363,12 @@ def place_files(env: Mapping[str, str], config: str, ledger: Ledger, python: str
     """The program, unpacked and compiled too, the emitter and the keys into the config folder, and the state folder made
     ready. The program's path."""
     home, program = ledger.home, os.path.join(config, PROGRAM)
+    fresh = not os.path.exists(os.path.join(home, "installed.json"))
     try:
         ledger.make_folder(home, 0o700)
         ledger.make_folder(config, 0o700)
         make_private(home)
+        ledger.save()
         if own_path().endswith(".py"):
             build(program)
         elif os.path.realpath(own_path()) != os.path.realpath(program):
@@ -3353,10 +3382,12 @@ def place_files(env: Mapping[str, str], config: str, ledger: Ledger, python: str
         token_of(home)
         told = "".join(path + "\n" for path in sorted({*configs_of(home, env), config}))
         replace_file(os.path.join(home, "configs"), told.encode("utf-8", "surrogateescape"))
-        ledger.save()
     except OSError as error:
-        where = error.filename or config
-        raise Fault(f"{where} can't be written ({error.strerror}): the settings were not changed") from None
+        if fresh:
+            remove_files(config)
+            remove_state(ledger)
+        where = re.sub(r"\.[0-9]+\.tmp\Z", "", error.filename or config)
+        raise Fault(f"{where} can't be written ({error.strerror}): nothing was changed") from None
     return program
 
 
@@ -3382,7 +3413,8 @@ def unpack(config: str, program: str, python: str) -> None:
     source = own_data("trailboss.py")
     digest, folder = digest_of(source), os.path.join(config, UNPACKED)
     target = os.path.join(folder, digest, "trailboss.py")
-    os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    os.chmod(folder, 0o700)  # whatever the umask is: what is in it is run
     if read_file(target) != source:
         replace_file(target, source, 0o644)
     for name in os.listdir(folder):
@@ -3485,13 +3517,18 @@ def servers_here(env: Mapping[str, str]) -> List[str]:
     return sorted(path for path in {*Tmux.sockets(env), *([inside] if inside.startswith("/") else [])} if listens(path))
 
 
-def load_keys(env: Mapping[str, str], path: str) -> int:
-    """Load our keys into every server that runs now. How many took them."""
-    taken = 0
+def load_keys(env: Mapping[str, str], path: str) -> Optional[List[Tuple[str, str, str]]]:
+    """Load our keys into every server that runs now. Those that one of them has then, as our_keys() tells of them (the file
+    binds them behind); None if no server runs."""
+    tmux, bound = Tmux(), None
     for server in servers_here(env):
         with contextlib.suppress(Fault):
-            taken += Tmux().run(server, "source-file", no_pattern(path))[0] == 0
-    return taken
+            tmux.run(server, "source-file", no_pattern(path))
+            until = time.time() + 1
+            while time.time() < until and len(bound or ()) < 4:
+                bound = our_keys(tmux.run(server, "list-keys")[1])
+                time.sleep(0.05)
+    return bound
 
 
 def unload_keys(env: Mapping[str, str]) -> None:
@@ -3548,7 +3585,7 @@ def insist(env: Mapping[str, str], *argv: str) -> None:
     """The same, and a Fault with its words if it failed."""
     code, said = manager(env, *argv)
     if code:
-        raise Fault(f"`{' '.join(argv)}` failed: {said or f'exit code {code}'}; {INSTEAD}")
+        raise Fault(f"`{' '.join(argv)}` failed: {said or f'exit code {code}'}")
 
 
 def why_no_manager(env: Mapping[str, str]) -> str:
@@ -3568,13 +3605,7 @@ def why_no_manager(env: Mapping[str, str]) -> str:
 def start_service(env: Mapping[str, str], argv: Sequence[str], home: str) -> str:
     """Write the service's file and start it, now and at each login, and wait until the daemon answers."""
     path, text, domain = service_file(env), service_text(env, argv, home), f"gui/{os.getuid()}"
-    why = why_no_manager(env)
-    if why:
-        raise Fault(f"no service was made: {why}; {INSTEAD}")
-    try:
-        replace_file(path, text.encode(), 0o644)
-    except OSError as error:
-        raise Fault(f"{path} can't be written ({error.strerror}); {INSTEAD}") from None
+    replace_file(path, text.encode(), 0o644)
     if MAC:
         stop_agent(env)
         manager(env, "launchctl", "enable", f"{domain}/{LABEL}")  # a `disable` of old would outlive it all
@@ -3646,23 +3677,22 @@ def install(env: Mapping[str, str], project: bool = False, keys: bool = False, s
     parse_settings(settings, read_text(settings) or "")
     ledger = Ledger(state_home(env))
     program = place_files(env, config, ledger, python)
+    if project:
+        ledger.make_folder(os.path.dirname(settings))
     try:
-        if project:
-            ledger.make_folder(os.path.dirname(settings))
         added = put_hooks(settings, hook, ledger)
+        kept = ledger.files.get(settings, {}).get("before") if added else None
+        lines = [f"hooks:    {settings}" + ("" if added else " (as it was)")
+                 + (f"; as it was before, it is kept as {os.path.join(ledger.home, kept)}" if kept else "")]
     except Unwritable as fault:
-        raise Fault(f"{fault}; all else is in place: put into it what `trailboss install --print` shows") from None
-    kept = ledger.files.get(settings, {}).get("before")
-    lines = [f"hooks:    {settings}" + ("" if added else " (as it was)") + (
-                 f"; as it was before, it is kept as {os.path.join(ledger.home, kept)}" if added and kept else ""),
-             f"program:  {program}, run by {python}; beside it {EMITTER}, {KEYS}, {UNPACKED}",
-             f"state:    {ledger.home}"]
+        lines = [f"left:     {fault}: put into it what `python3 {shlex.quote(program)} install --print` shows"]
+    lines += [f"program:  {program}, run by {python}; beside it {EMITTER}, {KEYS}, {UNPACKED}", f"state:    {ledger.home}"]
     if keys:
         lines.append(put_keys(env, config, ledger))
     found = running_sessions(configs_of(ledger.home, env))
     lines.append(f"sessions: {found or 'none'} of Claude Code {'runs' if found < 2 else 'run'} now"
                  + (f"; {'it is' if found == 1 else 'they are'} listed without a restart" if found else ""))
-    lines.append(renew_daemon(env, python, program, service, ledger))
+    lines += renew_daemon(env, python, program, service, ledger)
     return lines + [f"warning:  {sentence}" for sentence in obstacles(env, settings)]
 
 
@@ -3672,27 +3702,42 @@ def put_keys(env: Mapping[str, str], config: str, ledger: Ledger) -> str:
     try:
         put_into(conf, lambda text: with_keys(text, line), without_keys, ledger)
     except Unwritable as fault:
-        return f"keys:     {fault}: put this line into it yourself: {line}"
-    servers = load_keys(env, path)
-    return f"keys:     prefix b B A Z, by a line in {conf}" + (f"; loaded into {servers} running tmux server"
-                                                              + "s" * (servers > 1) if servers else "")
+        return f"left:     {fault}: put this line into it yourself: {line}"
+    bound = load_keys(env, path)
+    if bound is None:
+        return f"keys:     prefix b, B, A and Z, but for those that you have bound; by a line in {conf}"
+    keys = {what: key if table == "root" else f"{table} {key}" for table, key, what in bound}
+    usual = ("next", "back", "skip", "snooze")
+    missing = [what for what in usual if what not in keys]
+    return f"keys:     {', '.join(f'{what}: {keys[what]}' for what in usual if what in keys)}; by a line in {conf}" + (
+        f"; none for {' and '.join(missing)}: the usual one is bound by you, and @trailboss_key_{missing[0]} names another"
+        if missing else "")
 
 
-def renew_daemon(env: Mapping[str, str], python: str, program: str, service: bool, ledger: Ledger) -> str:
+def renew_daemon(env: Mapping[str, str], python: str, program: str, service: bool, ledger: Ledger) -> List[str]:
     """See to it that no older daemon goes on: its service is written anew, or it is replaced. Or how to start one."""
-    daemon = running_daemon(ledger.home)
+    daemon, lines = running_daemon(ledger.home), []
     argv = [python, "-I", program, "serve"]
     if service or os.path.lexists(service_file(env)):
-        end_daemon(ledger.home)
-        ledger.make_folder(os.path.dirname(service_file(env)))
-        ledger.save()
-        return start_service(env, argv, ledger.home)
+        why = why_no_manager(env)
+        try:
+            if not why:
+                ledger.make_folder(os.path.dirname(service_file(env)))
+                ledger.save()
+                end_daemon(ledger.home)
+                return [start_service(env, argv, ledger.home)]
+        except (Fault, OSError) as error:
+            why = str(error)
+            stop_service(env)
+        lines += [f"left:     there is no service: {why}; the daemon does without"]
     if not daemon:
-        return f"next:     {shlex.quote(python)} {shlex.quote(program)} serve --detach"
-    if daemon.get("program") != digest_of(own_data("trailboss.py")):
-        end_daemon(ledger.home)
-        daemon = start_daemon({**env, "TRAILBOSS_HOME": ledger.home}, argv)
-    return f"daemon:   pid {daemon['pid']} on 127.0.0.1:{daemon['port']}, of this version; `trailboss list` asks it"
+        return [*lines, f"next:     {' '.join(map(shlex.quote, [*argv, '--detach']))}"]
+    if running_daemon(ledger.home).get("program") == digest_of(own_data("trailboss.py")):
+        return [*lines, f"daemon:   pid {daemon['pid']} on 127.0.0.1:{daemon['port']} runs, and is of this version"]
+    end_daemon(ledger.home)
+    new = start_daemon({**env, "TRAILBOSS_HOME": ledger.home}, argv)
+    return [*lines, f"daemon:   pid {new['pid']} on 127.0.0.1:{new['port']}, in the place of pid {daemon['pid']}; the queue "
+            "stays"]
 
 
 def preview(env: Mapping[str, str], keys: bool, service: bool) -> str:
@@ -3774,8 +3819,10 @@ def detach(env: Mapping[str, str], port: Optional[int], out: Any) -> int:
         end_daemon(home)
         ask = [] if port is None else ["--port", str(port)]
         daemon = start_daemon(env, [sys.executable, "-I", own_path(), "serve", *ask])
-    print(f"trailboss {VERSION} runs{' already' if already else ''}: it listens on 127.0.0.1:{daemon['port']}, pid "
-          f"{daemon['pid']}, its log is {os.path.join(home, 'daemon.log')}", file=out)
+    usual = port is None and str(daemon["port"]) != (env.get("TRAILBOSS_PORT") or str(DEFAULT_PORT))
+    print(f"trailboss {VERSION} runs{' already' if already else ''}: it listens on 127.0.0.1:{daemon['port']}"
+          f"{' (the usual port could not be had)' if usual else ''}, pid {daemon['pid']}, its log is "
+          + (service_log(home) if os.path.lexists(service_file(env)) else os.path.join(home, "daemon.log")), file=out)
     return 0
 
 
@@ -3815,7 +3862,10 @@ def cmd_snooze(args: Any, env: Mapping[str, str], out: Any) -> int:
         words.pop()
     if len(words) > 1 or args.words and len(args.words) == 2 and seconds is None:
         raise Fault(f"`{' '.join(args.words)}` is not [ID] [TIME]; a time is like 90s, 10m, 1h30m or 2d", 2)
-    answer = request(env, "POST", "/snooze", {"id": "".join(words), "seconds": seconds, "client": args.client})
+    try:
+        answer = request(env, "POST", "/snooze", {"id": "".join(words), "seconds": seconds, "client": args.client})
+    except Fault as fault:
+        raise Fault(f"{fault}; a time is like 90s, 10m, 1h30m or 2d" if words else str(fault), fault.code) from None
     how = "until it asks anew" if seconds is None else f"for {span(seconds)}" if seconds else "no longer"
     print(f"snoozed {how}: {name_of(answer['session'])}", file=out)
     return 0
@@ -3830,16 +3880,18 @@ def cmd_install(args: Any, env: Mapping[str, str], out: Any) -> int:
     if args.print:
         out.write(preview(env, args.tmux, args.service))
         return 0
-    for line in install(env, args.project, args.tmux, args.service):
-        print(harmless(line), file=out)
-    return 0
+    return report(install(env, args.project, args.tmux, args.service), out)
 
 
-def cmd_uninstall(args: Any, env: Mapping[str, str], out: Any) -> int:
-    lines = uninstall(env)
+def report(lines: Sequence[str], out: Any) -> int:
+    """Print what was done; 1 if something is left for the person to do."""
     for line in lines:
         print(harmless(line), file=out)
     return int(any(line.startswith("left:") for line in lines))
+
+
+def cmd_uninstall(args: Any, env: Mapping[str, str], out: Any) -> int:
+    return report(uninstall(env), out)
 
 
 def tell_client(env: Mapping[str, str], client: str, text: str) -> None:
@@ -3922,8 +3974,17 @@ def run(args: Any, env: Mapping[str, str], out: Any) -> int:
             tell_client(env, client, said.getvalue())
 
 
+def speak_utf8() -> None:
+    """Start again in Python's UTF-8 mode where the locale has another encoding: Claude Code and tmux speak UTF-8 whatever
+    the locale, and every path comes through it whole."""
+    if sys.getfilesystemencoding().lower().replace("-", "") != "utf8" and not sys.flags.utf8_mode:
+        os.execv(sys.executable, [sys.executable, "-I", "-X", "utf8", own_path(), *sys.argv[1:]])
+
+
 def main(argv: Optional[Sequence[str]] = None, env: Optional[Mapping[str, str]] = None, out: Any = None) -> int:
     """The program: its arguments, environment and output in, its exit code out."""
+    if argv is None:
+        speak_utf8()
     argv, env = sys.argv[1:] if argv is None else argv, os.environ if env is None else env
     out = out or sys.stdout or open(os.devnull, "w")
     if argv[:1] == ["emit"]:

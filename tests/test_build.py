@@ -51,7 +51,7 @@ def made(tmp_path_factory):
     code, out, err = build(folder)
     assert (code, err) == (0, "")
     pyz = folder / "trailboss.pyz"
-    assert out == "%s  %s\n" % (hashlib.sha256(pyz.read_bytes()).hexdigest(), pyz)
+    assert out == "built:    %s, SHA-256 %s\n" % (pyz, hashlib.sha256(pyz.read_bytes()).hexdigest())
     return pyz
 
 

@@ -371,5 +371,5 @@ def test_agent_names_program_and_environment():
 def test_what_a_service_file_can_not_hold_is_refused(word):
     for make in (lambda: tb.systemd_unit([word], {}), lambda: tb.systemd_unit(["x"], {"A": word}),
                  lambda: tb.launchd_agent([word], {}, "l"), lambda: tb.launchd_agent(["x"], {}, word)):
-        with pytest.raises(tb.Fault, match="can't hold.*serve --detach"):
+        with pytest.raises(tb.Fault, match="can't hold"):
             make()

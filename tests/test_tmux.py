@@ -281,8 +281,8 @@ def test_by_id(town):
     town.jump("bb")
     assert client.pane == spots[1].pane_id  # it works, and is reached all the same
     assert town.refusal("x") == "no session has the ID 'x'; `trailboss list --all` shows them all"
-    assert "no session has the ID '%999'" in town.refusal("%999")
-    assert "no session has the ID '%0'" in town.refusal("%0")  # a pane, but nobody's
+    assert "no session is known in the pane %999" in town.refusal("%999")
+    assert "no session is known in the pane %0" in town.refusal("%0")  # a pane, but nobody's
     for hostile in ("%1; kill-server", "-t", "$1", "=one", "%", "#(touch x)", "\x00"):
         assert "no session has the ID" in town.refusal(hostile)
     assert client.pane == spots[1].pane_id
@@ -539,7 +539,7 @@ def test_keys_work_at_once_and_after_a_reboot_and_are_gone_after_uninstall(keys)
     server = keys.start()
     goal, client = server.session("one"), server.attach("main")
     code, out = keys.boss("install", "--tmux")
-    assert code == 0 and "keys:     prefix b B A Z" in out and "1 running" in out, out
+    assert code == 0 and "keys:     next: prefix b, back: prefix B, skip: prefix A, snooze: prefix Z; by a line in" in out, out
     assert keys.conf.read_text() == "set -g history-limit 5000\nsource-file -q ~/.claude/trailboss.tmux.conf\n"
     first = keys.daemon()
     within(5, lambda: keys.bound("Z"))
@@ -575,7 +575,8 @@ def test_keys_are_the_persons(keys):
                          "set -g @trailboss_key_skip none\n")
     keys.start()
     stock = keys.tmux("list-keys").splitlines()
-    assert keys.boss("install", "--tmux")[0] == 0
+    code, out = keys.boss("install", "--tmux")
+    assert code == 0 and "back: M-j, snooze: prefix Z; by a line in" in out and "none for next and skip:" in out, out
     within(5, lambda: keys.bound("Z"))
     assert keys.bound("b") == ["display-message mine"] and not keys.bound("A") and not keys.bound("B")
     added = [line for line in keys.tmux("list-keys").splitlines() if line not in stock]
@@ -657,7 +658,7 @@ def test_tmux_conf_that_can_not_be_written_is_told_of(keys, monkeypatch):
     monkeypatch.setattr(tb.os, "replace", lambda source, target, replace=os.replace: (_ for _ in ()).throw(
         OSError(30, "Read-only file system")) if target == str(keys.conf) else replace(source, target))
     said = "\n".join(tb.install(keys.env, keys=True))
-    assert "Read-only file system" in said and "source-file -q ~/.claude/trailboss.tmux.conf" in said
+    assert "left: " in said and "Read-only file system" in said and "source-file -q ~/.claude/trailboss.tmux.conf" in said
     assert keys.conf.read_text() == "# of Nix\n"
 
 
@@ -1088,7 +1089,7 @@ def test_a_server_that_is_killed_ends_all_its_sessions_and_the_next_one_is_anoth
     assert "another tmux server" in town.refusal(client=client)  # at once, noticed or not
     assert client.at()[0] == "main"
     within(SOON, lambda: town.queue() == [("c", other.pane_id)], town.queue)
-    assert "no session has the ID" in town.refusal(impostor[1].pane_id, client=client)
+    assert "no session is known" in town.refusal(impostor[1].pane_id, client=client)
     town.stuck(again, impostor[0])
     assert town.jump(impostor[0].pane_id, client=client) == [] and client.pane == impostor[0].pane_id
 
