@@ -968,7 +968,7 @@ def find(sessions: Sequence[Session], wanted: str) -> Session:
     exact = [s for s in found if s.session_id == wanted]
     found = exact or [s for s in found if not s.ended_at] or found
     if not found:
-        what = f"no session is known in the pane {wanted}" if wanted.startswith("%") else f"no session has the ID {wanted!r}"
+        what = f"no session is known in the pane {wanted}" if PANE_ID.match(wanted) else f"no session has the ID {wanted!r}"
         raise Fault(f"{what}; `trailboss list --all` shows them all")
     if len(found) > 1:
         long = max(8, len(wanted) + 4)
@@ -1444,6 +1444,9 @@ def parse_settings(path: str, text: str) -> Dict[str, Any]:
     body = text[1:] if text.startswith("\ufeff") else text
     if not body.strip(" \t\r\n"):
         return {}
+    stray = re.search("[\ud800-\udfff]", text)
+    if stray:
+        raise Fault(f"{path} is not UTF-8 (character {stray.start()}): nothing was changed")
     try:
         settings = json.loads(body, parse_constant=no_number)
     except json.JSONDecodeError as error:
@@ -1461,7 +1464,13 @@ def parse_settings(path: str, text: str) -> Dict[str, Any]:
 
 
 def is_ours(hook: Any) -> bool:
-    return isinstance(hook, dict) and EMITTER in text_of(hook.get("command"))
+    """A handler that runs our emitter and does nothing else: with words of the person's own around it, it is theirs."""
+    try:
+        words = shlex.split(text_of(hook.get("command")) if isinstance(hook, dict) else "")
+    except ValueError:
+        return False
+    others = {word.rstrip(";") for word in words if not word.rstrip(";").endswith("/" + EMITTER)}
+    return len(others) < len(words) and others <= {"[", "-r", "]", "&&", "sh", ">/dev/null", "2>&1", "exit", "0"}
 
 
 def our_hooks(settings: Mapping[str, Any]) -> Dict[str, List[Any]]:
@@ -1570,7 +1579,6 @@ def spliced(text: str, edits: Sequence[Tuple[int, int, str]]) -> str:
 # ---- tmux.conf ---------------------------------------------------------------------------------------------------------
 
 KEYS = "trailboss.tmux.conf"
-OUR_LINE = re.compile(rf"^[ \t]*source-file[ \t].*{re.escape(KEYS)}.*\n?", re.M)
 
 
 def tmux_word(text: str) -> str:
@@ -1593,14 +1601,15 @@ def keys_line(path: str, home: str) -> str:
 
 def with_keys(text: str, line: str) -> str:
     """A tmux.conf with our line, at its end: what is set above it has a say."""
-    if OUR_LINE.findall(text) in ([line], [line + "\n"]):
+    if line in text.split("\n"):
         return text
-    text = without_keys(text)
-    return text + ("\n" if text and not text.endswith("\n") else "") + line + "\n"
+    text += "\n" if text and not text.endswith("\n") else ""
+    return text + ("\n" if text.endswith("\\\n") else "") + line + "\n"  # a last line that goes on would swallow ours
 
 
-def without_keys(text: str, before: Optional[str] = None) -> str:
-    return OUR_LINE.sub("", text)
+def without_keys(text: str, lines: Sequence[str]) -> str:
+    """A tmux.conf without our line, just as it was written for one of the config folders. Lines of the person's own stay."""
+    return "".join(line for line in text.splitlines(True) if line.rstrip("\r\n") not in lines)
 
 
 def with_run(conf: str, command: str) -> str:
@@ -1734,9 +1743,14 @@ def digest_of(data: bytes) -> str:
 
 
 def make_private(folder: str) -> str:
-    """The folder, made if it is not there, readable by its owner only. Fault if that can't be."""
+    """The state folder, made if it is not there, readable by its owner only. Fault if that can't be, or if it is a folder of
+    the person's own."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        there = os.listdir(folder)
+        if there and not {"trailboss.db", "installed.json", "spool", "lock", "daemon.log"}.intersection(there):
+            raise Fault(f"can't use {folder} for the state: it holds other things; set TRAILBOSS_HOME to a folder of its "
+                        "own")
         os.chmod(folder, 0o700)
     except OSError as error:
         raise Fault(f"can't use the state folder {folder}: {error.strerror}; set TRAILBOSS_HOME to one that can be "
@@ -3064,7 +3078,12 @@ def end_daemon(home: str) -> int:
     daemon = running_daemon(home)
     if not daemon:
         return 0
-    os.kill(daemon["pid"], signal.SIGTERM)
+    try:
+        os.kill(daemon["pid"], signal.SIGTERM)
+    except ProcessLookupError:
+        return daemon["pid"]
+    except PermissionError:
+        raise Fault(f"the daemon (pid {daemon['pid']}) is another user's: end it as that one") from None
     until = time.time() + 10
     while time.time() < until:
         if not process_of(daemon["pid"]) or running_daemon(home).get("pid") != daemon["pid"]:
@@ -3106,6 +3125,7 @@ PROGRAM = "trailboss.pyz"
 UNPACKED = "trailboss.d"
 HOOK_FILES = (EMITTER, KEYS)
 MANAGED = ("/etc/claude-code/managed-settings.json", "/Library/Application Support/ClaudeCode/managed-settings.json")
+WHOLE = 1 << 28        # bytes: a file of a person's that is longer is left alone
 SETTLE = 1.0           # s after which a file that Claude Code writes too is looked at again
 
 
@@ -3154,8 +3174,8 @@ def lasting_python() -> str:
 
 class Ledger:
     """What install did to the machine: <state>/installed.json. `files` are the person's that were changed: {path: {"before":
-    the name of the backup beside the ledger, or None where there was no file, "after": the digest of what was written, ""
-    where that can't be taken back whole}}; `folders` are those that were made."""
+    the digest of what it was, None where there was no file, "after": the digest of what was written, "" where that can't be
+    taken back whole}}; `folders` are those that were made. What a file was is kept beside the ledger."""
 
     def __init__(self, home: str):
         self.home = home
@@ -3187,47 +3207,65 @@ class Ledger:
         be given back whole for as long as nobody else changes it; so it can when ours was put in by the last note."""
         known = self.files.get(path)
         if clean:
-            name = f"before-{text_digest(path)}-{os.path.basename(path)}" if old is not None else None
-            if name:
-                replace_file(os.path.join(self.home, name), (old or "").encode())
-            self.files[path] = {"before": name, "after": text_digest(new)}
+            if old is not None:
+                replace_file(self.backup(path), bytes_of(old))
+            self.files[path] = {"before": text_digest(old) if old is not None else None, "after": text_digest(new)}
         elif known and known["after"] == text_digest(old):
             known["after"] = text_digest(new)
         else:
             self.files[path] = {**(known or {"before": None}), "after": ""}
         self.save()
 
+    def backup(self, path: str) -> str:
+        return os.path.join(self.home, f"before-{text_digest(path)}-{os.path.basename(path)}")
+
     def first(self, path: str) -> Optional[str]:
         """The person's file as it was before anything of ours was in it; None if there was none, or it is not known."""
-        name = self.files.get(path, {}).get("before")
-        return read_text(os.path.join(self.home, name)) if name else None
+        data = read_file(self.backup(path), WHOLE)
+        sound = data is not None and digest_of(data) == self.files.get(path, {}).get("before")
+        return data.decode("utf-8", "surrogateescape") if data is not None and sound else None
 
     def forget(self, path: str) -> None:
         """Nothing of ours is in the file any more."""
-        known = self.files.pop(path, None)
-        if known:
-            remove_file(os.path.join(self.home, known["before"] or ""))
+        if self.files.pop(path, None):
+            remove_file(self.backup(path))
             with contextlib.suppress(OSError):  # a full disk; then it says too much, which does no harm
                 self.save()
 
     def is_whole(self, path: str, text: Optional[str]) -> bool:
-        """Has nobody changed the file since it was written here?"""
-        return bool(text is not None and self.files.get(path, {}).get("after") == text_digest(text))
+        """Has nobody changed the file since it was written here, and is it known what it was?"""
+        known = self.files.get(path, {"before": None, "after": ""})
+        return text is not None and known["after"] == text_digest(text) and (
+            known["before"] is None or self.first(path) is not None)
+
+
+def bytes_of(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def text_digest(text: Optional[str]) -> str:
-    return digest_of((text or "").encode("utf-8", "surrogateescape"))
+    return digest_of(bytes_of(text or ""))
 
 
 def read_text(path: str) -> Optional[str]:
-    """A file of the person's, to the byte; None where there is none. Fault if it can't be read as UTF-8."""
-    data = read_file(path)
-    if data is None and os.path.lexists(path):
-        raise Fault(f"{path} can't be read: nothing was changed")
+    """A file of the person's, to the byte: what is no UTF-8 comes through as it is. None where there is none, or a link that
+    leads nowhere. Fault if it can't be read, or not whole."""
+    data = read_file(path, WHOLE)
+    if data is None and os.path.lexists(path) and (os.path.exists(path) or not os.path.islink(path)):
+        raise Fault(f"{path} can't be read")
+    if data is not None and len(data) == WHOLE:
+        raise Fault(f"{path} has more than {WHOLE >> 20} MiB")
+    return None if data is None else data.decode("utf-8", "surrogateescape")
+
+
+def read_settings(path: str) -> str:
+    """A settings file's text, "" where there is none. Fault if Claude Code would not take it."""
     try:
-        return None if data is None else data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Fault(f"{path} is not UTF-8 (byte {error.start}): nothing was changed") from None
+        text = read_text(path) or ""
+    except Fault as fault:
+        raise Fault(f"{fault}: nothing was changed") from None
+    parse_settings(path, text)
+    return text
 
 
 class Unwritable(Fault):
@@ -3268,7 +3306,7 @@ def swap_file(path: str, old: Optional[str], new: Optional[str]) -> bool:
         st = os.stat(real) if old is not None else None
         if st:
             os.close(os.open(real, os.O_WRONLY))  # a rename would not mind that it is read-only
-        aside = write_aside(real, new.encode(), stat.S_IMODE(st.st_mode) if st else 0o600) if new is not None else None
+        aside = write_aside(real, bytes_of(new), stat.S_IMODE(st.st_mode) if st else 0o600) if new is not None else None
         try:
             if aside and st and os.geteuid() == 0:
                 os.chown(aside, st.st_uid, st.st_gid)
@@ -3317,13 +3355,21 @@ def put_into(path: str, put: Callable[[str], str], take: Callable[..., str], led
 
 def take_out_of(path: str, take: Callable[..., str], ledger: Ledger) -> bool:
     """Have ours no longer in a file of the person's: as it was, to the byte, if nobody has changed it since; else without
-    ours."""
+    ours. What a killed install was writing beside it goes as well."""
     first = ledger.first(path)
     changed = change_file(
         path, lambda text: None if text is None else first if ledger.is_whole(path, text) else take(text, first),
         lambda old, new: None)
     ledger.forget(path)
+    sweep(os.path.realpath(path))
     return changed
+
+
+def sweep(path: str) -> None:
+    """Take away what write_aside() left beside a file, where it was killed."""
+    for aside in glob.glob(glob.escape(path) + ".[0-9]*.tmp"):
+        if re.match(r"[0-9]+\.tmp\Z", aside[len(path) + 1:]):
+            remove_file(aside)
 
 
 # ---- the hooks ---------------------------------------------------------------------------------------------------------
@@ -3366,8 +3412,9 @@ def place_files(env: Mapping[str, str], config: str, ledger: Ledger, python: str
     fresh = not os.path.exists(os.path.join(home, "installed.json"))
     try:
         ledger.make_folder(home, 0o700)
-        ledger.make_folder(config, 0o700)
         make_private(home)
+        ledger.save()
+        ledger.make_folder(config, 0o700)
         ledger.save()
         if own_path().endswith(".py"):
             build(program)
@@ -3402,8 +3449,10 @@ def filled_in(script: bytes, values: Mapping[str, str]) -> bytes:
 def installed_home(config: str) -> str:
     """The state folder that an installed emitter names: this environment may be another than that of `install`."""
     script = (read_file(os.path.join(config, EMITTER)) or b"").decode("utf-8", "surrogateescape")
-    found = re.search(r"(?m)^home=(.+)$", script)
-    return "".join(shlex.split(found.group(1))) if found else ""
+    found = re.search(r"(?m)^home=(/.*|'.*)$", script)
+    with contextlib.suppress(ValueError):
+        return "".join(shlex.split(found.group(1))) if found else ""
+    return ""
 
 
 def unpack(config: str, program: str, python: str) -> None:
@@ -3413,12 +3462,14 @@ def unpack(config: str, program: str, python: str) -> None:
     source = own_data("trailboss.py")
     digest, folder = digest_of(source), os.path.join(config, UNPACKED)
     target = os.path.join(folder, digest, "trailboss.py")
+    if os.path.islink(folder):
+        os.unlink(folder)
     os.makedirs(os.path.dirname(target), exist_ok=True)
     os.chmod(folder, 0o700)  # whatever the umask is: what is in it is run
     if read_file(target) != source:
         replace_file(target, source, 0o644)
     for name in os.listdir(folder):
-        if name != digest:
+        if name != digest and re.match(r"[0-9a-f]{16}\Z", name):
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     compile_with(python, program)
 
@@ -3434,11 +3485,13 @@ def remove_files(config: str) -> bool:
     """Our files out of a config folder; False if there were none."""
     import shutil
     paths = [os.path.join(config, name) for name in (*HOOK_FILES, PROGRAM, UNPACKED)]
-    found = [path for path in paths if os.path.lexists(path)]
-    for path in found:
+    if not os.path.lexists(paths[-2]) and not installed_home(config):
+        return False  # what has such a name is not what was installed: our own sources, say
+    for path in paths:
         remove_file(path)
+        sweep(path)
     shutil.rmtree(paths[-1], ignore_errors=True)
-    return bool(found)
+    return True
 
 
 def remove_state(ledger: Ledger) -> None:
@@ -3451,7 +3504,8 @@ def remove_state(ledger: Ledger) -> None:
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             if re.match(ours, name):
                 remove_file(os.path.join(folder, name))
-    for folder in [spool, ledger.home, *sorted(ledger.folders, key=len, reverse=True)]:
+    usual = [ledger.home] if os.path.basename(ledger.home) == "trailboss" else []  # the daemon may have made it
+    for folder in [spool, *usual, *sorted(ledger.folders, key=len, reverse=True)]:
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
@@ -3493,22 +3547,24 @@ def running_sessions(configs: Sequence[str]) -> int:
 
 
 def tmux_conf(env: Mapping[str, str]) -> str:
-    """The tmux.conf that a line of ours belongs into: the person's own that a running server has loaded (#{config_files},
-    tmux 3.2), else the first that tmux would load, else ~/.tmux.conf. One that hands on to a .local beside it is somebody
-    else's work (oh-my-tmux); the .local is the person's."""
+    """The tmux.conf that a line of ours belongs into: the person's own that their server has loaded (#{config_files}, tmux
+    3.2): the one they type in, or the usual one; else the first that tmux would load, else what another server has loaded,
+    else ~/.tmux.conf. One that hands on to a .local beside it is somebody else's work (oh-my-tmux); that is the person's."""
     home, tmux = person_home(env), Tmux()
     base = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     usual = [os.path.join(home, ".tmux.conf"), os.path.join(base, "tmux", "tmux.conf"),
              os.path.join(home, ".config", "tmux", "tmux.conf")]
-    loaded: List[str] = []
-    for path in servers_here(env):
+    first, others = [], []
+    for server in servers_here(env):
         with contextlib.suppress(Fault):
-            code, out = tmux.run(path, "display-message", "-p", "#{config_files}")
-            loaded += out.strip().split(",") if not code else []
-    own = [path for path in loaded if os.path.isfile(path) and (path in usual or path.startswith(home + os.sep))]
-    path = next(iter([*own, *filter(os.path.isfile, usual)]), usual[0])
+            code, out = tmux.run(server, "display-message", "-p", "#{config_files}")
+            mine = server == env.get("TMUX", "").rsplit(",", 2)[0] or os.path.basename(server) == "default"
+            (first if mine else others).extend(
+                path for path in out.strip().split(",") if not code and (path in usual or path.startswith(home + os.sep)))
+    path = next(filter(os.path.isfile, [*first, *usual, *others]), usual[0])
     local = path + ".local"
-    return local if os.path.isfile(local) and os.path.basename(local) in (read_text(path) or "") else path
+    text = (read_file(path) or b"").decode("utf-8", "replace")
+    return local if os.path.isfile(local) and os.path.basename(local) in text else path
 
 
 def servers_here(env: Mapping[str, str]) -> List[str]:
@@ -3531,13 +3587,14 @@ def load_keys(env: Mapping[str, str], path: str) -> Optional[List[Tuple[str, str
     return bound
 
 
-def unload_keys(env: Mapping[str, str]) -> None:
-    """Take our keys, commands and options out of every server that runs now."""
+def unload_keys(env: Mapping[str, str], configs: Sequence[str]) -> None:
+    """Take our keys, commands and options out of every server that runs now; another installation's are not ours."""
     import tempfile
-    tmux = Tmux()
+    tmux, programs = Tmux(), [shlex.quote(os.path.join(config, PROGRAM)) for config in configs]
     for server in servers_here(env):
         with contextlib.suppress(Fault), tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
-            if tmux.run(server, "show-options", "-gqv", "@trailboss_run")[1].strip():
+            run = tmux.run(server, "show-options", "-gqv", "@trailboss_run")[1]
+            if any(program in run for program in programs):
                 file.write(undo_keys(tmux.run(server, "list-keys")[1]))
                 file.flush()
                 tmux.run(server, "source-file", file.name)
@@ -3556,6 +3613,11 @@ def service_file(env: Mapping[str, str]) -> str:
     config = env.get("XDG_CONFIG_HOME", "")
     base = config if os.path.isabs(config) else os.path.join(person_home(env), ".config")
     return os.path.join(base, "systemd", "user", UNIT)
+
+
+def has_service(env: Mapping[str, str]) -> bool:
+    """Is there a service of ours? A file of that name may be the person's own."""
+    return PROGRAM.encode() in (read_file(service_file(env)) or b"")
 
 
 def service_text(env: Mapping[str, str], argv: Sequence[str], home: str) -> str:
@@ -3646,7 +3708,7 @@ def stop_agent(env: Mapping[str, str]) -> None:
 def stop_service(env: Mapping[str, str]) -> str:
     """Stop the service and remove its file; "" if there is none. Without a manager the file goes all the same."""
     path = service_file(env)
-    if not os.path.lexists(path):
+    if not has_service(env):
         return ""
     why = why_no_manager(env)
     if not why and MAC:
@@ -3674,16 +3736,20 @@ def install(env: Mapping[str, str], project: bool = False, keys: bool = False, s
     config, python = config_folder(env), lasting_python()
     settings = os.path.join(os.path.join(os.getcwd(), ".claude") if project else config, "settings.json")
     hook = hook_entry(config, env.get("HOME", ""))
-    parse_settings(settings, read_text(settings) or "")
+    owner = os.stat(person_home(env)).st_uid if os.path.isdir(person_home(env)) else os.geteuid()
+    if os.geteuid() == 0 != owner:
+        raise Fault(f"{person_home(env)} is not root's: its owner could not use what root installs there; do it without "
+                    "sudo")
+    read_settings(settings)
     ledger = Ledger(state_home(env))
     program = place_files(env, config, ledger, python)
     if project:
         ledger.make_folder(os.path.dirname(settings))
     try:
         added = put_hooks(settings, hook, ledger)
-        kept = ledger.files.get(settings, {}).get("before") if added else None
+        kept = added and os.path.exists(ledger.backup(settings))
         lines = [f"hooks:    {settings}" + ("" if added else " (as it was)")
-                 + (f"; as it was before, it is kept as {os.path.join(ledger.home, kept)}" if kept else "")]
+                 + (f"; as it was before, it is kept as {ledger.backup(settings)}" if kept else "")]
     except Unwritable as fault:
         lines = [f"left:     {fault}: put into it what `python3 {shlex.quote(program)} install --print` shows"]
     lines += [f"program:  {program}, run by {python}; beside it {EMITTER}, {KEYS}, {UNPACKED}", f"state:    {ledger.home}"]
@@ -3692,7 +3758,10 @@ def install(env: Mapping[str, str], project: bool = False, keys: bool = False, s
     found = running_sessions(configs_of(ledger.home, env))
     lines.append(f"sessions: {found or 'none'} of Claude Code {'runs' if found < 2 else 'run'} now"
                  + (f"; {'it is' if found == 1 else 'they are'} listed without a restart" if found else ""))
-    lines += renew_daemon(env, python, program, service, ledger)
+    try:
+        lines += renew_daemon(env, python, program, service, ledger)
+    except Fault as fault:
+        lines.append(f"left:     {fault}")
     return lines + [f"warning:  {sentence}" for sentence in obstacles(env, settings)]
 
 
@@ -3700,8 +3769,8 @@ def put_keys(env: Mapping[str, str], config: str, ledger: Ledger) -> str:
     path, conf = os.path.join(config, KEYS), tmux_conf(env)
     line = keys_line(path, env.get("HOME", ""))
     try:
-        put_into(conf, lambda text: with_keys(text, line), without_keys, ledger)
-    except Unwritable as fault:
+        put_into(conf, lambda text: with_keys(text, line), lambda text: without_keys(text, [line]), ledger)
+    except Fault as fault:
         return f"left:     {fault}: put this line into it yourself: {line}"
     bound = load_keys(env, path)
     if bound is None:
@@ -3718,8 +3787,9 @@ def renew_daemon(env: Mapping[str, str], python: str, program: str, service: boo
     """See to it that no older daemon goes on: its service is written anew, or it is replaced. Or how to start one."""
     daemon, lines = running_daemon(ledger.home), []
     argv = [python, "-I", program, "serve"]
-    if service or os.path.lexists(service_file(env)):
-        why = why_no_manager(env)
+    if service or has_service(env):
+        why = "" if has_service(env) or not os.path.lexists(service_file(env)) else f"{service_file(env)} is not ours"
+        why = why or why_no_manager(env)
         try:
             if not why:
                 ledger.make_folder(os.path.dirname(service_file(env)))
@@ -3733,6 +3803,7 @@ def renew_daemon(env: Mapping[str, str], python: str, program: str, service: boo
     if not daemon:
         return [*lines, f"next:     {' '.join(map(shlex.quote, [*argv, '--detach']))}"]
     if running_daemon(ledger.home).get("program") == digest_of(own_data("trailboss.py")):
+        request({**env, "TRAILBOSS_HOME": ledger.home}, "GET", "/health")
         return [*lines, f"daemon:   pid {daemon['pid']} on 127.0.0.1:{daemon['port']} runs, and is of this version"]
     end_daemon(ledger.home)
     new = start_daemon({**env, "TRAILBOSS_HOME": ledger.home}, argv)
@@ -3756,23 +3827,27 @@ def preview(env: Mapping[str, str], keys: bool, service: bool) -> str:
 def uninstall(env: Mapping[str, str]) -> List[str]:
     """Take all of it out of this machine again, wherever install has put it: what was done, a line each; "left:" in front of
     what the person has to do. Fault, and nothing was done, if a settings file can't be understood."""
-    home = installed_home(config_folder(env)) or state_home(env)
+    home = installed_home(config_folder(env))
+    home = home if os.path.isdir(home) else state_home(env)  # it may be another machine's
     ledger, configs = Ledger(home), configs_of(home, env)
     settings = {os.path.join(config, "settings.json") for config in configs}
     settings.update(path for path in ledger.files if path.endswith(".json"))
     for path in settings:
-        parse_settings(path, read_text(path) or "")
+        read_settings(path)
     lines = []
     for path in sorted(settings):
         lines += taken_out(f"hooks:    taken out of {path}", f"what names {EMITTER}", lambda: take_hooks(path, ledger))
+    ours = [keys_line(os.path.join(config, KEYS), env.get("HOME", "")) for config in configs]
     for path in sorted({path for path in ledger.files if not path.endswith(".json")}.union([tmux_conf(env)])):
         lines += taken_out(f"keys:     taken out of {path}", f"the line that names {KEYS}",
-                           lambda: take_out_of(path, without_keys, ledger))
-    unload_keys(env)
-    lines += filter(None, [stop_service(env)])
-    pid = end_daemon(home)
-    if pid:
-        lines.append(f"daemon:   pid {pid} ended")
+                           lambda: take_out_of(path, lambda text, first: without_keys(text, ours), ledger))
+    unload_keys(env, configs)
+    try:
+        lines += filter(None, [stop_service(env)])
+        pid = end_daemon(home)
+        lines += [f"daemon:   pid {pid} ended"] if pid else []
+    except Fault as fault:
+        lines.append(f"left:     {fault}")
     lines += [f"files:    removed from {config}" for config in configs if remove_files(config)]
     if os.path.isdir(home):
         remove_state(ledger)
@@ -3783,8 +3858,8 @@ def uninstall(env: Mapping[str, str]) -> List[str]:
 def taken_out(done: str, what: str, take: Callable[[], bool]) -> List[str]:
     try:
         return [done] if take() else []
-    except Unwritable as fault:
-        return [f"left:     {fault}: take out of it yourself {what}"]
+    except Fault as fault:
+        return [f"left:     {fault}: take out of it yourself {what}, if it is there"]
 
 
 # ======================================================================================================================
@@ -3822,7 +3897,7 @@ def detach(env: Mapping[str, str], port: Optional[int], out: Any) -> int:
     usual = port is None and str(daemon["port"]) != (env.get("TRAILBOSS_PORT") or str(DEFAULT_PORT))
     print(f"trailboss {VERSION} runs{' already' if already else ''}: it listens on 127.0.0.1:{daemon['port']}"
           f"{' (the usual port could not be had)' if usual else ''}, pid {daemon['pid']}, its log is "
-          + (service_log(home) if os.path.lexists(service_file(env)) else os.path.join(home, "daemon.log")), file=out)
+          + (service_log(home) if has_service(env) else os.path.join(home, "daemon.log")), file=out)
     return 0
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -311,7 +312,7 @@ def test_what_can_not_be_understood_is_refused(machine, content, words):
     assert not machine.state().exists()
 
 
-@pytest.mark.parametrize("make", ["folder", "fifo", "dangling", "device"])
+@pytest.mark.parametrize("make", ["folder", "fifo", "device"])
 def test_settings_that_are_no_file_are_refused(machine, make):
     machine.config.mkdir()
     if make == "folder":
@@ -319,11 +320,26 @@ def test_settings_that_are_no_file_are_refused(machine, make):
     elif make == "fifo":
         os.mkfifo(str(machine.settings))
     else:
-        machine.settings.symlink_to("/dev/zero" if make == "device" else machine.home / "nowhere")
+        machine.settings.symlink_to("/dev/zero")
     for action in (machine.install, machine.uninstall):
         with pytest.raises(tb.Fault, match="nothing was changed"):
             action()
-    assert [path.name for path in machine.config.iterdir()] == ["settings.json"] and not (machine.home / "nowhere").exists()
+    assert [path.name for path in machine.config.iterdir()] == ["settings.json"]
+
+
+def test_link_that_leads_nowhere_leads_there_again(machine):
+    """Claude Code takes it for a file that is not there yet, and writes it where it leads."""
+    machine.config.mkdir()
+    machine.settings.symlink_to(machine.home / "nowhere")
+    machine.install()
+    assert set(machine.ours()) == set(tb.HOOKED) and (machine.home / "nowhere").is_file() and machine.settings.is_symlink()
+    machine.uninstall()
+    assert machine.settings.is_symlink() and not (machine.home / "nowhere").exists()
+    machine.settings.unlink()
+    machine.settings.symlink_to(machine.home / "no folder" / "nowhere")
+    assert machine.install()[0].startswith("left: ")
+    machine.uninstall()
+    assert [path.name for path in machine.config.iterdir()] == ["settings.json"]
 
 
 def test_change_by_somebody_else_at_the_last_moment_is_kept(machine, monkeypatch):
@@ -848,17 +864,151 @@ def test_several_config_folders_go_by_one_command(machine, tmp_path):
     assert all({path.name for path in each.config.iterdir()} == {"settings.json"} for each in (machine, other))
 
 
-def test_state_folder_that_holds_something_else_stays(machine):
-    """$TRAILBOSS_HOME may be any folder of the person's: only what is ours by name goes."""
+def test_state_folder_of_the_persons_own_is_refused(machine):
+    """$TRAILBOSS_HOME may name any folder: one that holds other things is not used, and its mode stays."""
     machine.env["TRAILBOSS_HOME"] = str(machine.home)
-    (machine.home / "token").write_text("not one of ours, but in its place")
+    machine.home.chmod(0o755)
     (machine.home / "notes.txt").write_text("mine")
-    (machine.home / "spool").mkdir()
-    (machine.home / "spool" / "letter").write_text("mine")
+    with pytest.raises(tb.Fault, match="holds other things; set TRAILBOSS_HOME to a folder of its own"):
+        machine.install()
+    code, out, err = run_program(ROOT / "trailboss.py", machine, "serve", "--port", "0")
+    assert code == 1 and "holds other things" in err
+    assert [path.name for path in machine.home.iterdir()] == ["notes.txt"] and stat.S_IMODE(machine.home.stat().st_mode) == 0o755
+
+
+def test_what_was_put_beside_the_state_stays(machine):
+    machine.install()
+    for path in (machine.state() / "notes.txt", machine.state() / "spool" / "letter"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    (machine.state() / "token").write_text("0" * 64)
+    assert "has files that are not ours: left" in machine.uninstall()[-1]
+    assert {path.name for path in machine.state().iterdir()} == {"notes.txt", "spool"}
+    assert [path.name for path in (machine.state() / "spool").iterdir()] == ["letter"]
+
+
+def test_folder_that_was_there_for_the_state_stays(machine, tmp_path):
+    (tmp_path / "given").mkdir()
+    machine.env["TRAILBOSS_HOME"] = str(tmp_path / "given")
     machine.install()
     machine.uninstall()
-    assert {path.name for path in machine.home.iterdir()} == {"notes.txt", "spool"}
-    assert [path.name for path in (machine.home / "spool").iterdir()] == ["letter"]
+    assert (tmp_path / "given").is_dir() and not list((tmp_path / "given").iterdir())
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b""),
+                                    lambda path: path.write_bytes(b"\xff" + path.read_bytes())])
+def test_backup_that_is_damaged_is_not_given_back(machine, damage):
+    """Then just ours is taken out, as when somebody had changed the file."""
+    before = machine.write(LONG)
+    (machine.home / ".tmux.conf").write_text("set -g mouse on\n")
+    machine.install(keys=True)
+    backups = list(machine.state().glob("before-*"))
+    assert len(backups) == 2
+    for path in backups:
+        damage(path)
+    machine.uninstall()
+    assert machine.settings.read_bytes() == before and (machine.home / ".tmux.conf").read_text() == "set -g mouse on\n"
+    assert not machine.state().exists()
+
+
+@pytest.mark.parametrize("content", [b"# gr\xfc\xdfe\nset -g mouse on", b"\xff\xfe\0", b""])
+def test_tmux_conf_is_bytes(machine, content):
+    conf = machine.home / ".tmux.conf"
+    conf.write_bytes(content)
+    machine.install(keys=True)
+    assert conf.read_bytes().startswith(content) and b"source-file -q" in conf.read_bytes()
+    conf.write_bytes(conf.read_bytes() + b"# \xe9\n")
+    machine.uninstall()
+    assert conf.read_bytes() in (content + b"# \xe9\n", content + b"\n# \xe9\n")
+
+
+def test_tmux_conf_that_can_not_be_read_stops_nothing(machine):
+    (machine.home / ".tmux.conf").mkdir()
+    assert any(line.startswith("left: ") and ".tmux.conf can't be read" in line for line in machine.install(keys=True))
+    assert set(machine.ours()) == set(tb.HOOKED)
+    said = machine.uninstall()
+    assert any(line.startswith("left: ") for line in said) and not machine.config.exists() and not machine.state().exists()
+
+
+def test_service_of_the_persons_own_stays(machine, manager):
+    unit = machine.home / ".config" / "systemd" / "user" / "trailboss.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("# mine\n")
+    assert any(line.startswith("left: ") and "is not ours" in line for line in machine.install(service=True))
+    machine.uninstall()
+    assert unit.read_text() == "# mine\n" and [call for call in told(manager) if "show" not in call] == []
+
+
+def test_unpacked_folder_that_leads_elsewhere_is_not_followed(machine, tmp_path):
+    (tmp_path / "stuff" / "x").mkdir(parents=True)
+    machine.config.mkdir()
+    (machine.config / "trailboss.d").symlink_to(tmp_path / "stuff")
+    machine.install()
+    machine.uninstall()
+    assert [path.name for path in (tmp_path / "stuff").iterdir()] == ["x"] and not machine.config.joinpath("trailboss.d").exists()
+
+
+def test_sources_are_not_taken_for_what_was_installed(machine, tmp_path):
+    """CLAUDE_CONFIG_DIR may be a checkout's own folder of hooks."""
+    folder = tmp_path / "hooks"
+    shutil.copytree(str(ROOT / "hooks"), str(folder))
+    machine.env["CLAUDE_CONFIG_DIR"] = str(folder)
+    machine.uninstall()
+    assert {path.name for path in folder.iterdir()} == {"trailboss-emit.sh", "trailboss.tmux.conf"}
+
+
+def test_what_a_killed_install_was_writing_goes(machine):
+    machine.install(keys=True)
+    for name in (".claude/settings.json.123.tmp", ".claude/trailboss.pyz.4.tmp", ".tmux.conf.99.tmp"):
+        (machine.home / name).write_text("half")
+    (machine.home / ".claude" / "settings.json.mine.tmp").write_text("mine")
+    machine.uninstall()
+    assert [str(path.relative_to(machine.home)) for path in machine.home.rglob("*.tmp")] == [".claude/settings.json.mine.tmp"]
+
+
+@pytest.mark.parametrize("home", ["/another/machine's", "'unbalanced"])
+def test_emitter_of_another_machine_misleads_nobody(machine, home):
+    machine.install()
+    emitter = machine.config / "trailboss-emit.sh"
+    emitter.write_text(re.sub("(?m)^home=.*$", lambda _: "home=" + (shlex.quote(home) if "a" == home[1] else home), emitter.read_text()))
+    machine.uninstall()
+    assert not list(machine.home.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_root_does_not_install_into_another_ones_home(machine):
+    os.chown(str(machine.home), 65534, 65534)
+    with pytest.raises(tb.Fault, match="is not root's.*without sudo"):
+        machine.install()
+    assert not list(machine.home.iterdir())
+
+
+def test_daemon_that_does_not_answer_is_told_of_and_all_else_is_done(machine, monkeypatch):
+    machine.install()
+    daemon = tb.start_daemon(machine.env, [sys.executable, str(ROOT / "trailboss.py"), "serve", "--port", "0"])
+    os.kill(daemon["pid"], signal.SIGSTOP)
+    try:
+        sleep, slept = time.sleep, []
+        monkeypatch.setattr(tb.time, "sleep", lambda seconds: (slept.append(seconds), sleep(0.001)))
+        clock = time.time
+        monkeypatch.setattr(tb.time, "time", lambda: clock() + sum(slept))
+        said = machine.uninstall()
+        assert any(line.startswith("left: ") and "kill -9 %d" % daemon["pid"] in line for line in said)
+        assert not machine.config.exists()
+    finally:
+        os.kill(daemon["pid"], signal.SIGKILL)
+
+
+def test_newer_daemon_that_can_not_start_is_told_of(machine):
+    """What is wrong with it stands in the report; all else is done."""
+    machine.install()
+    older = machine.home / "older" / "trailboss.py"
+    older.parent.mkdir()
+    older.write_text((ROOT / "trailboss.py").read_text() + "# older\n")
+    tb.start_daemon(machine.env, [sys.executable, str(older), "serve", "--port", "0"])
+    machine.env["TRAILBOSS_PORT"] = "abc"
+    said = machine.install()
+    assert any(line.startswith("left: ") and "TRAILBOSS_PORT is 'abc'" in line for line in said), said
 
 
 # ---- the Python that lasts ---------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_from_nothing_to_a_running_trail_boss_and_back(home):
     assert home.type(trailboss + " list") == (0, "Nothing is waiting.\n")
     daemon = tb.running_daemon(home.state)
     code, out = home.type(block("one command"))
-    assert code == 0 and "runs already" in out and "next:" not in out and tb.running_daemon(home.state) == daemon
+    assert code == 0 and "pid %d on" % daemon["pid"] in out and "next:" not in out and tb.running_daemon(home.state) == daemon
     (home.checkout / "trailboss.py").write_text((ROOT / "trailboss.py").read_text() + "# newer\n")
     code, out = home.type(block("one command"))
     newer = tb.running_daemon(home.state)

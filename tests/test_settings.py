@@ -167,7 +167,7 @@ def test_form_of_a_fresh_file():
 @pytest.mark.parametrize("name", ["by two", "by tabs", "one line", "carriage returns", "hooks without events", "commas in front"])
 @pytest.mark.parametrize("change", [
     lambda hook: hook.pop("async"), lambda hook: hook.update(timeout=60), lambda hook: hook.update(mark="trailboss"),
-    lambda hook: hook.update(command="sh /elsewhere/trailboss-emit.sh")])
+    lambda hook: hook.update(command="sh '/else where/trailboss-emit.sh'")])
 def test_older_form_becomes_this_one(name, change):
     """Claude Code drops keys that it does not know: ours are known by their command alone."""
     older = dict(HOOK)
@@ -194,6 +194,15 @@ def test_only_our_hook_of_a_shared_group_goes():
         text = spaced({"hooks": {"Stop": [{"matcher": "x", "hooks": hooks}], "Mine": [{"hooks": [HOOK]}, {"a": 1}]}})
         kept = [hook for hook in hooks if hook != HOOK]
         assert tb.without_ours(text) == spaced({"hooks": {"Stop": [{"matcher": "x", "hooks": kept}], "Mine": [{"a": 1}]}})
+
+
+@pytest.mark.parametrize("command", [
+    "notify-send done; sh ~/.claude/trailboss-emit.sh", "sh ~/.claude/trailboss-emit.sh | tee /tmp/log",
+    "FOO=1 sh ~/.claude/trailboss-emit.sh", "cat > ~/.claude/trailboss-emit.sh", "sh ~/.claude/trailboss-emit.sh.orig",
+    "sh ~/.claude/trailboss-emit.sh 'unbalanced", "", "trailboss-emit.sh"])
+def test_command_with_words_of_the_persons_own_is_theirs(command):
+    text = spaced({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}})
+    assert tb.without_ours(text) == text and tb.without_ours(tb.with_ours(text, HOOK)) == text
 
 
 def test_what_was_empty_before_stays():
@@ -277,6 +286,11 @@ def test_invalid_json_is_refused_with_its_place(text, line, column):
     assert found[0] in (line, line - 1) and (found == [line, column] or found[0] == line - 1 or column != found[1] != 0)
 
 
+def test_what_is_no_utf8_is_refused():
+    with pytest.raises(tb.Fault, match="/s.json is not UTF-8 .character 7.: nothing was changed"):
+        tb.parse_settings("/s.json", b'{"a": "\xe9"}'.decode("utf-8", "surrogateescape"))
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '{"a": NaN}', '{"a": -Infinity}'], ids=range(4))
 def test_what_javascript_would_not_read_is_refused(text):
     with pytest.raises(tb.Fault, match="/s.json can't be taken.*nothing was changed"):
@@ -313,15 +327,25 @@ def test_line_of_tmux_conf_in_once_in_twice_and_out(text):
     new = tb.with_keys(text, LINE)
     assert new.startswith(text) and new.endswith(LINE + "\n") and new.count(LINE) == 1
     assert tb.with_keys(new, LINE) == new
-    assert tb.without_keys(new) in (text, text + "\n")
-    assert tb.without_keys(text) == text
+    assert tb.without_keys(new, [LINE]) in (text, text + "\n")
+    assert tb.without_keys(text, [LINE]) == text
+    assert tb.without_keys(new.replace("\n", "\r\n"), [LINE]).strip() == text.replace("\n", "\r\n").strip()
 
 
-def test_older_line_of_tmux_conf_is_replaced_and_others_stay():
-    text = "source-file ~/.tmux/keys.conf\n  source-file '/old/trailboss.tmux.conf' # mine\nset -g mouse on\n"
+def test_lines_of_the_persons_own_stay():
+    """Whatever they name: only what was written here goes."""
+    text = ("source-file ~/.tmux/keys.conf # after trailboss.tmux.conf\nsource-file '/old/trailboss.tmux.conf'\n"
+            "  " + LINE + "\n" + LINE + " \\; bind x kill-pane\nsource-file /src/hooks/my-trailboss.tmux.conf\n")
     new = tb.with_keys(text, LINE)
-    assert new == "source-file ~/.tmux/keys.conf\nset -g mouse on\n" + LINE + "\n"
-    assert tb.with_keys(new + LINE + "\n", LINE) == new
+    assert new == text + LINE + "\n" and tb.without_keys(new, [LINE]) == text
+    other = tb.keys_line("/w/trailboss.tmux.conf", "/home/me")
+    assert tb.without_keys(new + other + "\n", [LINE, other]) == text
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_last_line_that_goes_on_does_not_swallow_ours(end):
+    text = "bind x display-message \\" + end
+    assert tb.with_keys(text, LINE) == "bind x display-message \\\n\n" + LINE + "\n"
 
 
 def test_line_of_tmux_conf_says_home_where_it_can():

@@ -495,6 +495,13 @@ class Keys:
                               stderr=subprocess.STDOUT, timeout=30)
         return done.returncode, done.stdout.decode()
 
+    def install(self):
+        """What it said; the daemon that the keys file starts is there."""
+        code, out = self.boss("install", "--tmux")
+        assert code == 0, out
+        self.daemon()
+        return out
+
     def bound(self, key):
         return re.findall(r"-T prefix +%s +(.*)" % re.escape(key), self.tmux("list-keys"))
 
@@ -575,8 +582,8 @@ def test_keys_are_the_persons(keys):
                          "set -g @trailboss_key_skip none\n")
     keys.start()
     stock = keys.tmux("list-keys").splitlines()
-    code, out = keys.boss("install", "--tmux")
-    assert code == 0 and "back: M-j, snooze: prefix Z; by a line in" in out and "none for next and skip:" in out, out
+    out = keys.install()
+    assert "back: M-j, snooze: prefix Z; by a line in" in out and "none for next and skip:" in out, out
     within(5, lambda: keys.bound("Z"))
     assert keys.bound("b") == ["display-message mine"] and not keys.bound("A") and not keys.bound("B")
     added = [line for line in keys.tmux("list-keys").splitlines() if line not in stock]
@@ -594,7 +601,7 @@ def test_none_of_the_keys_is_a_stock_one(keys):
 
 def test_commands_can_be_bound_and_typed(keys):
     keys.start()
-    assert keys.boss("install", "--tmux")[0] == 0
+    keys.install()
     within(5, lambda: keys.bound("Z"))
     keys.tmux("bind-key", "-n", "M-g", "trailboss-next")
     assert "jump" in re.findall(r"-T root +M-g +(.*)", keys.tmux("list-keys"))[0]
@@ -609,7 +616,7 @@ def test_commands_can_be_bound_and_typed(keys):
 def test_keys_say_so_when_the_program_has_gone(keys, trouble):
     server = keys.start()
     client = server.attach("main")
-    assert keys.boss("install", "--tmux")[0] == 0
+    keys.install()
     within(5, lambda: keys.bound("Z"))
     if trouble == "program":
         (keys.folder / ".claude" / "trailboss.pyz").unlink()
@@ -624,7 +631,7 @@ def test_keys_reach_any_folder(town, name):
     try:
         server = keys.start()
         client = server.attach("main")
-        assert keys.boss("install", "--tmux")[0] == 0
+        keys.install()
         keys.daemon()
         within(5, lambda: keys.bound("Z"))
         press(client, b"b", b"nothing is waiting")
@@ -650,6 +657,32 @@ def test_line_goes_into_the_file_that_tmux_reads(keys, files, loaded, chosen):
     if loaded is not None:
         keys.start(*(["-f", str(keys.folder / loaded)] if loaded else []))
     assert tb.tmux_conf(keys.env) == str(keys.folder / chosen)
+
+
+def test_stray_server_has_no_say_in_it(keys):
+    """One with another configuration: a demo, a test, a program that uses tmux."""
+    (keys.folder / "stray.conf").write_text("#\n")
+    keys.before = ["stock"]
+    keys.tmux("-L", "aa", "-f", str(keys.folder / "stray.conf"), "new-session", "-d", "exec sleep 60")
+    try:
+        assert tb.tmux_conf(keys.env) == str(keys.folder / "stray.conf"), "there is no other"
+        keys.conf.write_text("#\n")
+        assert tb.tmux_conf(keys.env) == str(keys.conf)
+        keys.env["TMUX"] = keys.folder.joinpath("tmux-%d" % os.getuid(), "aa").as_posix() + ",1,0"
+        assert tb.tmux_conf(keys.env) == str(keys.folder / "stray.conf"), "but where one types in it"
+    finally:
+        del keys.env["TMUX"]
+        keys.tmux("-L", "aa", "kill-server")
+
+
+def test_uninstall_of_another_home_leaves_the_keys(keys):
+    keys.start()
+    keys.install()
+    within(5, lambda: keys.bound("Z"))
+    (keys.folder / "other").mkdir()
+    keys.env["HOME"] = str(keys.folder / "other")
+    keys.boss("uninstall")
+    assert keys.bound("Z")
 
 
 def test_tmux_conf_that_can_not_be_written_is_told_of(keys, monkeypatch):
