@@ -14,7 +14,7 @@ The file reads in that order. Each section has a banner that says why it is as i
      4 QUEUE     who waits, in which order; skip, snooze, the next one
      5 NAVIGATE  which tmux client moves, and the tmux commands that move it
      6 VIEW      the text and the JSON that people and programs read
-     7 SETTINGS  our hooks into the text of a person's settings.json, and out again
+     7 SETTINGS  the texts of what is installed: our hooks in settings.json, our line in tmux.conf, a service
   below the line, the world
      8 DISK      the state folder, the database, the spool, Claude Code's records and transcripts
      9 SYSTEM    processes and tmux
@@ -1370,9 +1370,9 @@ def show_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) -> 
 
 # ======================================================================================================================
 # 7 SETTINGS
-# settings.json is the person's, to the byte. The standard library's decoder tells where each entry of it begins and ends;
-# ours are put in and cut out as text, and nothing else of it moves. What Claude Code itself would not take is refused.
-# Our hooks are known by the emitter's name in their command: Claude Code drops marks that it does not know.
+# The texts that install makes. settings.json is the person's, to the byte: the standard library's decoder tells where each
+# entry of it begins and ends; ours are put in and cut out as text, and nothing else moves. What Claude Code itself would
+# not take is refused. Our hooks are known by what they run: Claude Code drops marks that it does not know.
 
 HOOKED = ("SessionStart", "SessionEnd", "Stop", "StopFailure", "PermissionRequest", "UserPromptSubmit", "Elicitation")
 EMITTER = "trailboss-emit.sh"
@@ -1393,7 +1393,7 @@ def past_space(text: str, at: int) -> int:
 
 def entries_at(text: str, at: int) -> Tuple[List[Entry], int]:
     """The entries of the object or array that opens at a place of a valid JSON text, and the place where it closes."""
-    decode = json.JSONDecoder().raw_decode
+    decode = json.JSONDecoder(parse_int=float).raw_decode
     found: List[Entry] = []
     spot = past_space(text, at + 1)
     while text[spot] not in "]}":
@@ -1448,7 +1448,7 @@ def parse_settings(path: str, text: str) -> Dict[str, Any]:
     if stray:
         raise Fault(f"{path} is not UTF-8 (character {stray.start()}): nothing was changed")
     try:
-        settings = json.loads(body, parse_constant=no_number)
+        settings = json.loads(body, parse_constant=no_number, parse_int=float)  # as JavaScript does, of any length
     except json.JSONDecodeError as error:
         raise Fault(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}. It is not valid JSON, so nothing was "
                     "changed; mend it and do it again") from None
@@ -1512,7 +1512,7 @@ def without_ours(text: str, before: Optional[Mapping[str, Any]] = None) -> str:
         for group in groups:
             part = entry_at(text, group.value, "hooks")
             handlers, last = entries_at(text, part.value) if part else ([], 0)
-            ours = [e for e in handlers if is_ours(json.loads(text[e.value:e.end]))]
+            ours = [e for e in handlers if is_ours(json.loads(text[e.value:e.end], parse_int=float))]
             if ours and len(ours) == len(handlers):
                 gone.append(group)
             elif part:
@@ -1546,27 +1546,28 @@ def with_ours(text: str, hook: Mapping[str, Any]) -> str:
 
 def with_entry(text: str, at: int, key: str, value: Any) -> str:
     """The text with one more entry at the end of the object or array that opens there. It stands on lines of its own where
-    its neighbours do, or where it has none and the file has several lines or nothing yet."""
+    its neighbours do; where it has none, if the file has several lines, or nothing yet."""
     entries, close = entries_at(text, at)
-    line = re.search(r"[ \t]*", text[text.rfind("\n", 0, at) + 1:]).group()  # type: ignore[union-attr]
-    found = re.search(r"(\r?\n)([ \t]+)\S", text)
-    newline, unit = found.groups() if found else ("\r\n" if "\r\n" in text else "\n", "  ")
+    newline, unit = next(iter(re.findall(r"(\r?\n)([ \t]+)\S", text)), ("\r\n" if "\r\n" in text else "\n", "  "))
+    outer = text[text.rfind("\n", 0, at) + 1:at]
+    outer = outer[:len(outer) - len(outer.lstrip(" \t"))]  # the indentation of the line on which it opens
     if entries:
-        space = re.search(r"\s*\Z", text[at + 1 if len(entries) == 1 else entries[-2].end + 1:entries[-1].start]).group()
-        lead = newline + space.rpartition("\n")[2] if "\n" in space else None
+        space = re.findall(r"\s*\Z", text[at + 1:entries[-1].start])[0]
+        lead = newline + space.rpartition("\n")[2] if "\n" in space else ""
     else:
-        lead = newline + line + unit if "\n" in text.strip() or len(text.strip("\ufeff \t\r\n")) == 2 else None
-    tight = lead is None and not re.search(r'"[ \t]*:[ \t]', text) and re.search(r'":', text)
-    separators = (",", ":") if tight else (", ", ": ")
-    new = json.dumps(value, ensure_ascii=False, indent=None if lead is None else unit,
-                     separators=separators if lead is None else (",", ": "))
+        lead = newline + outer + unit if "\n" in text.strip() or len(text.strip("\ufeff \t\r\n")) == 2 else ""
+    if lead:
+        comma, colon = ",", ": "
+        new = json.dumps(value, ensure_ascii=False, indent=unit, separators=(comma, colon)).replace("\n", lead)
+    else:
+        tight = '":' in text and not re.search(r'"[ \t]*:[ \t]', text)
+        comma, colon = (",", ":") if tight else (", ", ": ")
+        new = json.dumps(value, ensure_ascii=False, separators=(comma, colon))
     if key:
-        new = json.dumps(key) + separators[1] + new
-    if lead is not None:
-        new = new.replace("\n", lead)
+        new = json.dumps(key) + colon + new
     if entries:
-        return spliced(text, [(entries[-1].end, entries[-1].end, ("," + lead if lead is not None else separators[0]) + new)])
-    return spliced(text, [(at + 1, close, new if lead is None else lead + new + newline + line)])
+        return spliced(text, [(entries[-1].end, entries[-1].end, comma + lead + new)])
+    return spliced(text, [(at + 1, close, lead + new + (newline + outer if lead else ""))])
 
 
 def spliced(text: str, edits: Sequence[Tuple[int, int, str]]) -> str:

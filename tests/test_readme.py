@@ -124,6 +124,14 @@ def test_keys_and_options_are_those_of_the_keys_file():
         assert re.search(r"prefix %s .*%s\n" % (key, name), conf) and "'%s=run-shell" % name in conf
 
 
+def test_ci_finds_the_test_command():
+    """.ci/run runs what README says, and finds it by these words."""
+    script = (ROOT / ".ci" / "run").read_text()
+    done = subprocess.run(["bash", "-c", re.search(r"(?s)\ntest_command\(\) \{\n.*?\n\}\n", script).group() + "test_command"],
+                          cwd=str(ROOT), stdout=subprocess.PIPE)
+    assert done.stdout.decode() == block("To run the tests") == "tests/run\n"
+
+
 def test_limits_name_the_versions_that_the_tests_are_run_with():
     version = re.search(r"^version=([0-9.]+)", (ROOT / ".ci" / "run").read_text(), re.M).group(1)
     assert "Claude Code %s" % version in README

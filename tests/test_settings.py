@@ -160,6 +160,13 @@ def test_file_without_any_text_becomes_one(text):
     assert tb.without_ours(text) == text and tb.parse_settings("f", text) == {}
 
 
+def test_number_of_any_length_comes_through():
+    """Python reads none of over 4,300 digits, JavaScript does."""
+    text = '{"n": %s, "hooks": {"Stop": [{"hooks": [{"command": "x", "n": %s}]}]}}' % ("9" * 5000, "8" * 5000)
+    new = tb.with_ours(text, HOOK)
+    assert tb.parse_settings("f", new) and tb.without_ours(new, {"hooks": {"Stop": []}}) == text
+
+
 def test_form_of_a_fresh_file():
     assert tb.with_ours("", HOOK) == spaced(by_value({})) == tb.with_ours("{}\n", HOOK)
 
