@@ -1744,14 +1744,15 @@ def digest_of(data: bytes) -> str:
 
 
 def make_private(folder: str) -> str:
-    """The state folder, made if it is not there, readable by its owner only. Fault if that can't be, or if it is a folder of
-    the person's own."""
+    """The state folder, made if it is not there, readable by its owner only. Fault if that can't be, or if it is an open
+    folder of the person's own, whose mode is theirs."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         there = os.listdir(folder)
-        if there and not {"trailboss.db", "installed.json", "spool", "lock", "daemon.log"}.intersection(there):
-            raise Fault(f"can't use {folder} for the state: it holds other things; set TRAILBOSS_HOME to a folder of its "
-                        "own")
+        ours = not there or {"trailboss.db", "installed.json", "spool", "lock", "daemon.log"}.intersection(there)
+        if os.stat(folder).st_mode & 0o077 and not ours:
+            raise Fault(f"can't use {folder} for the state: it holds other things, and others can look into it; set "
+                        "TRAILBOSS_HOME to a folder of its own")
         os.chmod(folder, 0o700)
     except OSError as error:
         raise Fault(f"can't use the state folder {folder}: {error.strerror}; set TRAILBOSS_HOME to one that can be "
@@ -3800,7 +3801,8 @@ def renew_daemon(env: Mapping[str, str], python: str, program: str, service: boo
         except (Fault, OSError) as error:
             why = str(error)
             stop_service(env)
-        lines += [f"left:     there is no service: {why}; the daemon does without"]
+        lines += [f"left:     the service could not be {'renewed' if has_service(env) else 'made'}: {why}; the daemon does "
+                  "without"]
     if not daemon:
         return [*lines, f"next:     {' '.join(map(shlex.quote, [*argv, '--detach']))}"]
     if running_daemon(ledger.home).get("program") == digest_of(own_data("trailboss.py")):

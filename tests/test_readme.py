@@ -3,7 +3,9 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from support import ROOT, tb
@@ -31,6 +33,7 @@ def table(heading):
 
 class Home:
     """A fresh machine: an empty home, and a checkout."""
+    become = None  # whom its commands run as
 
     def __init__(self, folder):
         self.folder = folder / "home"
@@ -41,7 +44,7 @@ class Home:
 
     def type(self, command):
         done = subprocess.run(["sh", "-c", command], env=self.env, cwd=str(self.checkout), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, preexec_fn=self.become)
         return done.returncode, done.stdout.decode()
 
 
@@ -107,6 +110,45 @@ def test_install_that_fails_starts_nothing(home):
     assert code == 1 and "line 1, column 2" in out and not tb.running_daemon(home.state)
     shutil.rmtree(str(home.folder / ".claude"))
     assert not list(home.folder.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/usr/bin/python3"), reason="only root can be two people")
+def test_two_people_on_one_host(tmp_path):
+    """Each has a daemon and a queue of their own, and neither can look into the other's."""
+    folder = Path(tempfile.mkdtemp(prefix="two-people-"))
+    folder.chmod(0o755)
+    people = []
+    try:
+        for uid, name in ((0, "root"), (65534, "nobody")):
+            (folder / name).mkdir()
+            made = Home(folder / name)
+            made.env["PATH"] = "/usr/bin:/bin"
+            made.become = lambda uid=uid: uid and (os.setgroups([]), os.setgid(uid), os.setuid(uid))
+            for path in [folder / name, *(folder / name).rglob("*")]:
+                os.chown(str(path), uid, uid)
+            people.append(made)
+            code, out = made.type(block("one command"))
+            assert code == 0 and " runs: " in out.splitlines()[-1], out
+        one, other = people
+        ports = [tb.running_daemon(made.state)["port"] for made in people]
+        assert ports[0] != ports[1]
+        for made in people:
+            assert made.type(block("Your own scripts").replace("build-1", "s%d" % ports[people.index(made)])) == (0, "")
+        for made, port in zip(people, ports):
+            code, out = made.type("python3 ~/.claude/trailboss.pyz list")
+            assert "s%d" % port in out and out.count("the build is done") == 1
+        for name in ("token", "curl.conf", "daemon.json", "trailboss.db"):
+            assert other.type("cat '%s/%s'" % (one.state, name))[0] == 1
+        token = (Path(other.state) / "token").read_text()
+        code, out = other.type("curl -q -s http://127.0.0.1:%d/queue -H 'Authorization: Bearer %s'" % (ports[0], token))
+        assert "token" in out and "the build is done" not in out
+        code, out = other.type("python3 ~/.claude/trailboss.pyz uninstall")
+        assert code == 0 and not list(other.folder.iterdir()), out
+        assert tb.running_daemon(one.state)["port"] == ports[0]
+    finally:
+        for made in people:
+            tb.end_daemon(made.state)
+        shutil.rmtree(str(folder))
 
 
 def test_every_command_and_option_is_in_its_table():

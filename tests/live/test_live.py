@@ -98,12 +98,17 @@ class TestThreeStuckSessions:
         def lands_on(session):  # no more than a Python's start later, which a machine under load takes its time for
             within(3, lambda: client.pane() == session.pane, machine)
 
-        command = ["env", "TRAILBOSS_HOME=%s" % machine.state, *machine.boss_argv("jump", "--client")]
-        key = " ".join(map(shlex.quote, command))
-        machine.tmux("bind-key", "j", "run-shell", key + " '#{client_name}'")
+        assert "next: prefix b" in machine.boss("install", "--tmux")  # into the server that runs
         for session in (question, done, permission):
-            client.type("\x02j")  # the key itself: the prefix, then j
+            client.type("\x02b")  # the key itself: the prefix, then b
             lands_on(session)
+        for session in (done, question):
+            client.type("\x02B")
+            lands_on(session)
+        client.type("\x02b")
+        lands_on(done)
+        client.type("\x02b")
+        lands_on(permission)
         for session in (question, done, permission):
             machine.boss("jump", "--client", client.name)
             lands_on(session)
