@@ -3755,7 +3755,7 @@ def install(env: Mapping[str, str], project: bool = False, keys: bool = False, s
     except Unwritable as fault:
         lines = [f"left:     {fault}: put into it what `python3 {shlex.quote(program)} install --print` shows"]
     lines += [f"program:  {program}, run by {python}; beside it {EMITTER}, {KEYS}, {UNPACKED}", f"state:    {ledger.home}"]
-    if keys:
+    if keys or any(not path.endswith(".json") for path in ledger.files):  # they are there: renewed
         lines.append(put_keys(env, config, ledger))
     found = running_sessions(configs_of(ledger.home, env))
     lines.append(f"sessions: {found or 'none'} of Claude Code {'runs' if found < 2 else 'run'} now"

@@ -575,6 +575,14 @@ def test_keys_work_at_once_and_after_a_reboot_and_are_gone_after_uninstall(keys)
     assert {path.name for path in keys.folder.iterdir()} == {".tmux.conf", "tmux-%d" % os.getuid()}
 
 
+def test_update_renews_the_keys_without_being_told(keys):
+    keys.start()
+    keys.install()
+    keys.tmux("set", "-g", "@trailboss_run", "an older one")
+    code, out = keys.boss("install")
+    assert code == 0 and "keys:     next: prefix b" in out and "trailboss.pyz" in keys.tmux("show", "-gqv", "@trailboss_run")
+
+
 def test_keys_are_the_persons(keys):
     """What they have bound stays theirs, what they name is taken, and none of the stock keys is touched."""
     keys.before = ["stock"]
