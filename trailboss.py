@@ -519,6 +519,7 @@ LEAD = 1.0             # s: a record may turn busy this long before the prompt's
 STOP_GRACE = 0.3       # s: a record turns idle at a turn's end up to this long before the Stop event is here
 AHEAD = 5.0            # s: a time that is further in the future than this was told by another clock
 HELD = 1.0             # s: a resumed session's record first shows a provisional id (facts.md A0)
+BEGUN = 10.0           # s: and so long after its process began, no more
 FLASH = 2.0            # s: a command of Claude Code's own (/model) makes a session busy for no longer than this
 QUEUE_START = 2.0      # s: a prompt that was typed while it worked begins its turn this soon after the Stop
 PARKED = 600.0         # s: subagents that run on for longer than this without a record may be dead
@@ -818,8 +819,7 @@ def take_stranger(board: Board, r: Record, context: Context, process: Optional[P
 
 def observe(board: Board, world: World, now: float) -> Board:
     """The board after a look around: records noted, the dead retired, panes found, and every session judged."""
-    sightings = {r.pid: board.sightings[r.pid] if board.sightings.get(r.pid, ("",))[0] == r.session_id
-                 else (r.session_id, now) for r in world.records.values()}
+    sightings = {r.pid: sighting(board.sightings.get(r.pid), r, now) for r in world.records.values()}
     by_id = {r.session_id: r for r in world.records.values()}
     sessions = {}
     for s in board.sessions.values():
@@ -830,6 +830,14 @@ def observe(board: Board, world: World, now: float) -> Board:
         sessions[s.session_id] = s
     sessions = locate(sessions, world)
     return Board({key: settle(s, judge(s, now)) for key, s in sessions.items()}, sightings)
+
+
+def sighting(before: Optional[Tuple[str, float]], r: Record, now: float) -> Tuple[str, float]:
+    """The session that a process has, and since when: since it was first seen. Where the process itself is new to us, but
+    has long begun, it has had this session since then, as far as can be known."""
+    if before and before[0] == r.session_id:
+        return before
+    return r.session_id, r.started_at if not before and 0 < r.started_at <= now - BEGUN else now
 
 
 def rewound(s: Session, now: float) -> Session:
@@ -2468,6 +2476,7 @@ class Daemon:
         self.store.prune(now)
         self.turn(forget(self.board, now - KEEP_GONE))
         self.guard(self.tick)
+        self.guard(self.tick)  # who was seen by the first one is on the board by the second
         self.look_now.set()
         for loop in (self.tick_loop, self.tmux_loop):
             threading.Thread(target=loop, daemon=True).start()
@@ -3755,16 +3764,16 @@ def install(env: Mapping[str, str], project: bool = False, keys: bool = False, s
     except Unwritable as fault:
         lines = [f"left:     {fault}: put into it what `python3 {shlex.quote(program)} install --print` shows"]
     lines += [f"program:  {program}, run by {python}; beside it {EMITTER}, {KEYS}, {UNPACKED}", f"state:    {ledger.home}"]
+    try:
+        last = renew_daemon(env, python, program, service, ledger)
+    except Fault as fault:
+        last = [f"left:     {fault}"]
     if keys or any(not path.endswith(".json") for path in ledger.files):  # they are there: renewed
-        lines.append(put_keys(env, config, ledger))
+        lines.append(put_keys(env, config, ledger))  # after the daemon: its keys start one where none runs
     found = running_sessions(configs_of(ledger.home, env))
     lines.append(f"sessions: {found or 'none'} of Claude Code {'runs' if found < 2 else 'run'} now"
                  + (f"; {'it is' if found == 1 else 'they are'} listed without a restart" if found else ""))
-    try:
-        lines += renew_daemon(env, python, program, service, ledger)
-    except Fault as fault:
-        lines.append(f"left:     {fault}")
-    return lines + [f"warning:  {sentence}" for sentence in obstacles(env, settings)]
+    return [*lines, *last, *(f"warning:  {sentence}" for sentence in obstacles(env, settings))]
 
 
 def put_keys(env: Mapping[str, str], config: str, ledger: Ledger) -> str:
@@ -3781,8 +3790,8 @@ def put_keys(env: Mapping[str, str], config: str, ledger: Ledger) -> str:
     usual = ("next", "back", "skip", "snooze")
     missing = [what for what in usual if what not in keys]
     return f"keys:     {', '.join(f'{what}: {keys[what]}' for what in usual if what in keys)}; by a line in {conf}" + (
-        f"; none for {' and '.join(missing)}: the usual one is bound by you, and @trailboss_key_{missing[0]} names another"
-        if missing else "")
+        f"; {' and '.join(missing)} have none, for you have bound the usual one: to name another, put `set -g "
+        f"@trailboss_key_{missing[0]} KEY` above that line" if missing else "")
 
 
 def renew_daemon(env: Mapping[str, str], python: str, program: str, service: bool, ledger: Ledger) -> List[str]:
@@ -3801,8 +3810,8 @@ def renew_daemon(env: Mapping[str, str], python: str, program: str, service: boo
         except (Fault, OSError) as error:
             why = str(error)
             stop_service(env)
-        lines += [f"left:     the service could not be {'renewed' if has_service(env) else 'made'}: {why}; the daemon does "
-                  "without"]
+        lines += [f"left:     the service could not be {'renewed' if has_service(env) else 'made'}: {why}; the daemon runs "
+                  "without one until the next reboot"]
     if not daemon:
         return [*lines, f"next:     {' '.join(map(shlex.quote, [*argv, '--detach']))}"]
     if running_daemon(ledger.home).get("program") == digest_of(own_data("trailboss.py")):
@@ -3897,9 +3906,9 @@ def detach(env: Mapping[str, str], port: Optional[int], out: Any) -> int:
         end_daemon(home)
         ask = [] if port is None else ["--port", str(port)]
         daemon = start_daemon(env, [sys.executable, "-I", own_path(), "serve", *ask])
-    usual = port is None and str(daemon["port"]) != (env.get("TRAILBOSS_PORT") or str(DEFAULT_PORT))
+    moved = port is None and str(daemon["port"]) != (env.get("TRAILBOSS_PORT") or str(DEFAULT_PORT))
     print(f"trailboss {VERSION} runs{' already' if already else ''}: it listens on 127.0.0.1:{daemon['port']}"
-          f"{' (the usual port could not be had)' if usual else ''}, pid {daemon['pid']}, its log is "
+          f"{' (the usual port could not be had)' if moved else ''}, pid {daemon['pid']}, its log is "
           + (service_log(home) if has_service(env) else os.path.join(home, "daemon.log")), file=out)
     return 0
 

@@ -426,7 +426,14 @@ def found(r, context=tb.Context(), seconds=1.1):
 
 
 def test_a_session_is_found_by_its_record_once_its_id_has_held():
-    assert found(record(), seconds=0.5).board.sessions == {}
+    """A process that has just begun may show a provisional one; one that is new to us but has long begun does not."""
+    for begun in (100, 99.5, 91, 0, 200):
+        assert found(record(started_at=begun), seconds=0.5).board.sessions == {}
+        assert list(found(record(started_at=begun)).board.sessions) == ["s1"]
+    for begun in (90, 1):
+        assert list(found(record(started_at=begun), seconds=0).board.sessions) == ["s1"]
+    story = Story(record("s0")).look(100).see(record()).look(101)
+    assert tb.strangers(story.board, story.world.records, 101.5) == [], "this process had another one a moment ago"
     assert found(record(status="waiting", waiting_for="permission prompt", at=50)).queue == [("permission", 50)]
     assert found(record(status="waiting", waiting_for="input needed", at=50)).queue == [("question", 50)]
     assert found(record(status="busy", at=50)).state == "working"

@@ -591,7 +591,7 @@ def test_keys_are_the_persons(keys):
     keys.start()
     stock = keys.tmux("list-keys").splitlines()
     out = keys.install()
-    assert "back: M-j, snooze: prefix Z; by a line in" in out and "none for next and skip:" in out, out
+    assert "back: M-j, snooze: prefix Z; by a line in" in out and "; next and skip have none," in out and "set -g @trailboss_key_next KEY" in out, out
     within(5, lambda: keys.bound("Z"))
     assert keys.bound("b") == ["display-message mine"] and not keys.bound("A") and not keys.bound("B")
     added = [line for line in keys.tmux("list-keys").splitlines() if line not in stock]
@@ -1201,17 +1201,20 @@ def test_two_that_claim_one_pane_without_proof_are_both_listed_as_uncertain(town
     assert town.queue()[:2] == [("a", None), ("b", None)] and town.row("dddddddd")["pane"] == shell.pane_id
 
 
-def test_a_session_that_only_its_record_tells_of_is_found_in_its_pane(town):
-    """No hook: no $TMUX, no $TMUX_PANE. Its terminal is that of a pane of a server in the usual place."""
+@pytest.mark.parametrize("age", [0, 60])
+def test_a_session_that_only_its_record_tells_of_is_found_in_its_pane(town, age):
+    """No hook: no $TMUX, no $TMUX_PANE. Its terminal is that of a pane of a server in the usual place. One that has run for
+    long is there with its pane when the daemon answers for the first time."""
     folder = town.folder / "no sockets" / ("tmux-%d" % os.getuid())
     folder.mkdir(mode=0o700)
     a = town.server("no sockets/%s/other" % folder.name)
     spot = a.session("one")
     entry = {"pid": spot.pid, "sessionId": "recorded", "procStart": tb.process_of(spot.pid).start, "status": "waiting",
-             "waitingFor": "permission prompt", "statusUpdatedAt": time.time() * 1000, "startedAt": time.time() * 1000}
+             "waitingFor": "permission prompt", "statusUpdatedAt": time.time() * 1000,
+             "startedAt": (time.time() - age) * 1000}
     (town.config / "sessions" / ("%d.json" % spot.pid)).write_text(json.dumps(entry))
     town.daemon.start()
-    within(tb.HELD + tb.TMUX_EVERY, lambda: town.queue() == [("r", spot.pane_id)], town.queue)
+    within(0.05 if age else tb.HELD + tb.TMUX_EVERY, lambda: town.queue() == [("r", spot.pane_id)], town.queue)
     client = a.attach("main")
     assert (town.jump("rec"), client.at()) == ([], ("one", spot.pane_id))
 
