@@ -3117,8 +3117,12 @@ def start_daemon(env: Mapping[str, str], argv: Sequence[str]) -> Dict[str, Any]:
     until = time.time() + 10
     while time.time() < until:
         with contextlib.suppress(Fault):
+            daemon = daemon_address(home)
             if request({**env, "TRAILBOSS_HOME": home}, "GET", "/health"):
-                return daemon_address(home)  # the child, or whoever was quicker
+                if daemon["pid"] != child.pid:  # somebody was quicker, and must not be followed when it ends
+                    child.terminate()
+                    child.wait()
+                return daemon
         if child.poll() is not None:
             until = min(until, time.time() + 1)
         time.sleep(0.05)

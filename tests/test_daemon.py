@@ -898,6 +898,8 @@ def test_two_that_start_one_at_the_same_time_have_one(daemon):
     finally:
         os.kill(pid, signal.SIGTERM)
         until(lambda: tb.process_of(pid) is None)
+    time.sleep(0.5)
+    assert not daemon.address(), "the others do not take its place when it ends"
 
 
 def test_database_of_a_newer_version_is_not_touched(daemon):
