@@ -120,12 +120,27 @@ class Record(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What the end of a transcript tells: when the last turn moved, what was said last, and a tool call with no result."""
-    last_at: float = 0.0
+    """What the end of a transcript shows: what was said last, a tool call with no result, and the last lines."""
     message: str = ""
     tool_name: str = ""
     tool_input: Dict[str, Any] = {}
     lines: Tuple[Tuple[str, str], ...] = ()
+
+
+class Line(NamedTuple):
+    """What one line of a transcript says, at its own time. kind: prompt; woken (a prompt that a machine made); said, final
+    (the last words of a turn) and call, by Claude; result, refused (by the person, without a word); interrupted; ended,
+    parked (ended while subagents run); failed. open: the tools whose calls have no result yet. fresh: a message that came
+    after the ones with those calls. decision: who allowed the call."""
+    kind: str
+    at: float
+    text: str = ""
+    agent_id: str = ""
+    tool_name: str = ""
+    tool_input: Dict[str, Any] = {}
+    open: Tuple[str, ...] = ()
+    fresh: bool = False
+    decision: str = ""
 
 
 class Ask(NamedTuple):
@@ -206,6 +221,14 @@ class Session(NamedTuple):
     asks: Tuple[Ask, ...] = ()
     asked_at: float = 0.0
     end: Optional[End] = None
+    # what the transcript said
+    told_at: float = 0.0
+    tells: str = ""
+    told: str = ""
+    told_text: str = ""
+    turn_told: bool = False
+    stop_due: bool = False
+    agents_at: float = 0.0
     # what the record said
     record: Optional[Record] = None
     before: Optional[Record] = None
@@ -420,45 +443,140 @@ ENTRY = '{"parentUuid":'
 LOCAL_COMMAND = ("<local-command", "<command-name>", "<command-message>", "<bash-input>", "<bash-stdout>")
 
 
-def parse_lines(lines: Sequence[bytes], session_id: str) -> Context:
-    """The context from whole transcript lines, oldest first. A line that can't be read is passed over (facts.md B).
+def is_talk(entry: Any, session_id: str, agent_id: str = "") -> bool:
+    """Is this transcript entry the main thread's (or this subagent's) own talk? Not what Claude Code writes for itself, nor
+    a copy from another session (a fork brings the old lines along), nor another thread's."""
+    return (isinstance(entry, dict) and entry.get("type") in ("user", "assistant", "system")
+            and bool(entry.get("isSidechain")) == bool(agent_id) and entry.get("sessionId", session_id) == session_id
+            and (not agent_id or entry.get("agentId", agent_id) == agent_id)
+            and not any(entry.get(key) for key in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")))
 
-    Only the main thread's prompts, answers and tool calls count. What Claude Code writes for itself, a copy from
-    another session (a fork brings the old lines along) and a subagent's line do not. A call that has no result when the
-    person's next prompt comes never gets one (Claude Code was killed).
+
+def blocks_of(entry: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """The content of an entry's message, which is a text or a list of blocks."""
+    message = entry.get("message") if isinstance(entry.get("message"), dict) else {}
+    content = message.get("content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+
+
+def said_in(blocks: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(filter(None, (text_of(block.get("text")).strip() for block in blocks if block.get("type") == "text")))
+
+
+WORTH = re.compile(rb'"type"\s*:\s*"(?:user|assistant|system)"')  # most bytes of a transcript are in other lines
+MARKER = "[Request interrupted by user"
+REFUSAL = "The user doesn't want to proceed with this tool use"
+WORDS = "the user said:"
+FINAL = ("end_turn", "stop_sequence", "max_tokens", "refusal")
+SPEAKERS = {"prompt": "you", "woken": "you", "interrupted": "you", "result": "result", "refused": "result"}
+Calls = Dict[str, Tuple[str, Dict[str, Any], str]]
+MOST_CALLS = 200
+
+
+def parse_transcript(lines: Sequence[bytes], session_id: str, calls: Calls, agent_id: str = "") -> List[Line]:
+    """What whole transcript lines say, in their order in the file; one that can't be read is passed over (facts.md B).
+
+    calls: the tool calls without a result, {id: (name, input, the id of their message)}; it is kept up to date, for the
+    lines that come next. agent_id: it is the transcript of this subagent. A line without a time has 0.
     """
-    context, calls, shown = Context(), {}, []
-    for entry in (entry for line in lines for entry in entries_of(line)):
-        if not isinstance(entry, dict) or entry.get("type") not in ("user", "assistant") or entry.get("isSidechain") \
-                or entry.get("isMeta") or entry.get("isCompactSummary") or entry.get("sessionId", session_id) != session_id:
-            continue
-        message = entry.get("message") if isinstance(entry.get("message"), dict) else {}
-        content = message.get("content")
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        blocks = [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
-        for block in blocks:
-            kind, text = block.get("type"), text_of(block.get("text")).strip()
-            if kind == "text" and text and not text.startswith(LOCAL_COMMAND):
-                shown.append(("claude" if entry["type"] == "assistant" else "you", text))
-                if entry["type"] == "assistant":
-                    context = context._replace(message=text)
-                elif all(other.get("type") != "tool_result" for other in blocks):
-                    calls.clear()
-            elif kind == "tool_use":
-                calls[text_of(block.get("id"))] = block
-                shown.append(("tool", f"{text_of(block.get('name'))}: "
-                              f"{one_line_input(text_of(block.get('name')), block.get('input'))}"))
-            elif kind == "tool_result":
-                calls.pop(text_of(block.get("tool_use_id")), None)
-                shown.append(("result", result_text(block.get("content"))))
-            else:
-                continue
-            context = context._replace(last_at=max(context.last_at, parse_time(entry.get("timestamp"))))
-    open_call = next(reversed(list(calls.values())), {})
-    tool_input = open_call.get("input")
-    return context._replace(tool_name=text_of(open_call.get("name")),
-                            tool_input=tool_input if isinstance(tool_input, dict) else {},
-                            lines=tuple((who, text[:2000]) for who, text in shown[-40:]))
+    found: List[Line] = []
+    for entry in (entry for line in lines if WORTH.search(line) for entry in entries_of(line)):
+        if is_talk(entry, session_id, agent_id):
+            kinds = {"user": lines_of_user, "assistant": lines_of_assistant, "system": lines_of_system}[entry["type"]]
+            at = parse_time(entry.get("timestamp"))
+            found += [line._replace(at=at, agent_id=agent_id) for line in kinds(entry, calls)]
+            while len(calls) > MOST_CALLS:
+                calls.pop(next(iter(calls)))
+    return found
+
+
+def lines_of_user(entry: Mapping[str, Any], calls: Calls) -> List[Line]:
+    """The results of tool calls, the mark of an interruption, or a prompt. A person's prompt leaves no call open: one that
+    has no result by then never gets one (Claude Code was killed)."""
+    found, blocks = [], blocks_of(entry)
+    text = said_in(blocks)
+    pictures = [block for block in blocks if block.get("type") in ("image", "document")]
+    for block in (block for block in blocks if block.get("type") == "tool_result"):
+        name, tool_input, _ = calls.pop(text_of(block.get("tool_use_id")), ("", {}, ""))
+        found.append(Line("refused" if was_refused(entry, block) else "result", 0.0, result_text(block.get("content")), "",
+                          name, tool_input, open_tools(calls), False, decision_of(entry)))
+    if text.startswith(MARKER):
+        calls.clear()
+        found.append(Line("interrupted", 0.0, text))
+    elif not found and not text.startswith(LOCAL_COMMAND) and (text or pictures):
+        origin = entry.get("origin") if isinstance(entry.get("origin"), dict) else {}
+        machine = origin.get("kind", "human") != "human" or entry.get("promptSource") == "system" or is_machine_prompt(text)
+        if not machine:
+            calls.clear()
+        found.append(Line("woken" if machine else "prompt", 0.0, text))
+    elif found and text:
+        found[-1] = found[-1]._replace(text=f"{found[-1].text}\n{text}")  # the comment with which it was allowed
+    return found
+
+
+def was_refused(entry: Mapping[str, Any], block: Mapping[str, Any]) -> bool:
+    """Did the person refuse or stop this call, and say nothing? With a comment the turn goes on. Before 2.1.204 only the
+    text tells."""
+    kind, text = entry.get("toolDenialKind"), result_text(block.get("content"))
+    denied = kind in ("user-rejected", "interrupted") if kind else bool(block.get("is_error")) and text.startswith(REFUSAL)
+    return denied and not entry.get("holdsPersonsWords") and WORDS not in text
+
+
+def decision_of(entry: Mapping[str, Any]) -> str:
+    """Who decided on the call that this result is of, as Claude Code 2.1.332 writes it down; "" before."""
+    decided = entry.get("permissionDecision")
+    if not isinstance(decided, dict):
+        return ""
+    source = text_of(decided.get("source"))
+    who = "the person" if source.startswith("user") else source or "somebody"
+    return f"{'refused' if decided.get('decision') == 'reject' else 'allowed'} by {who}"
+
+
+def open_tools(calls: Calls) -> Tuple[str, ...]:
+    return tuple(sorted({name for name, _, _ in calls.values()}))
+
+
+def lines_of_assistant(entry: Mapping[str, Any], calls: Calls) -> List[Line]:
+    """Claude's words and tool calls; an API error (facts.md B2). What Claude Code makes up in its place says nothing."""
+    message = entry.get("message") if isinstance(entry.get("message"), dict) else {}
+    blocks, message_id = blocks_of(entry), text_of(message.get("id"))
+    text = said_in(blocks)
+    fresh = message_id not in [call[2] for call in calls.values()]
+    if entry.get("isApiErrorMessage"):
+        return [Line("failed", 0.0, text, fresh=fresh)]
+    if message.get("model") == "<synthetic>":
+        return []
+    found = []
+    for block in (block for block in blocks if block.get("type") == "tool_use"):
+        name, tool_input = text_of(block.get("name")), block.get("input")
+        tool_input = tool_input if isinstance(tool_input, dict) else {}
+        calls[text_of(block.get("id"))] = (name, tool_input, message_id)
+        found.append(Line("call", 0.0, "" if found else text, "", name, tool_input, open_tools(calls), fresh))
+    if found:
+        return found
+    return [Line("final" if message.get("stop_reason") in FINAL else "said", 0.0, text, open=open_tools(calls), fresh=fresh)]
+
+
+def lines_of_system(entry: Mapping[str, Any], _: Calls) -> List[Line]:
+    """The end of a turn. With subagents or workflows running it will wake itself; Claude Code says how many there are."""
+    if entry.get("subtype") != "turn_duration":
+        return []
+    pending = [number_of(entry.get(key)) for key in ("pendingBackgroundAgentCount", "pendingWorkflowCount")]
+    return [Line("parked" if any(n > 0 for n in pending) else "ended", 0.0)]
+
+
+def context_of(lines: Sequence[Line], calls: Calls) -> Context:
+    """The context that these lines leave, with the calls that are open after them."""
+    shown: List[Tuple[str, str]] = []
+    for line in lines:
+        if line.text or line.kind in ("result", "refused"):
+            shown.append((SPEAKERS.get(line.kind, "claude"), line.text))
+        if line.kind == "call":
+            shown.append(("tool", f"{line.tool_name}: {one_line_input(line.tool_name, line.tool_input)}"))
+    name, tool_input, _ = next(reversed(list(calls.values())), ("", {}, ""))
+    message = next((text for who, text in reversed(shown) if who == "claude"), "")
+    return Context(message, name, tool_input, tuple((who, text[:2000]) for who, text in shown[-40:]))
 
 
 def entries_of(line: bytes) -> List[Any]:
@@ -522,7 +640,9 @@ HELD = 1.0             # s: a resumed session's record first shows a provisional
 BEGUN = 10.0           # s: and so long after its process began, no more
 FLASH = 2.0            # s: a command of Claude Code's own (/model) makes a session busy for no longer than this
 QUEUE_START = 2.0      # s: a prompt that was typed while it worked begins its turn this soon after the Stop
-PARKED = 600.0         # s: subagents that run on for longer than this without a record may be dead
+PARKED = 600.0         # s: subagents that run on for longer than this, without a record and a line of theirs, may be dead
+SKEW = 2.0             # s: a hook's time may be this late: its process starts after what it tells of
+QUIET = 5.0            # s: last words of Claude that nothing follows for so long, no Stop either, were the turn's end
 SAME_ASK = 2.0         # s: the same dialog told again within this time is an echo (hooks installed in two places)
 WAITING_FOR = {"permission prompt": "permission", "input needed": "question", "sandbox request": "permission",
                "worker request": "permission"}
@@ -567,7 +687,8 @@ def note_start(s: Session, e: Event) -> Session:
     if e.data.get("source") == "compact" or e.at < s.heard_at:
         return s
     return s._replace(heard_at=e.at, says="idle", fact=f"SessionStart ({text_of(e.data.get('source'))})", turn_at=e.at,
-                      turn_open=False, had_turn=False, queued=False, background=0, agents=(), asks=(), end=None)
+                      turn_open=False, had_turn=False, queued=False, background=0, agents=(), asks=(), end=None,
+                      turn_told=False, stop_due=False)
 
 
 def note_prompt(s: Session, e: Event) -> Session:
@@ -575,13 +696,20 @@ def note_prompt(s: Session, e: Event) -> Session:
     (captures/queued). A machine's prompt answers no dialog that a subagent has open."""
     prompt = text_of(e.data.get("prompt"))
     machine = is_machine_prompt(prompt)
+    known = s.turn_told and abs(e.at - s.turn_at) < SKEW and (machine or same_text(prompt, s.prompt))
     s = s._replace(had_turn=True, prompt=s.prompt if machine else prompt[:2000])
+    if known:  # the transcript told of it first
+        return s._replace(heard_at=max(s.heard_at, e.at), fact="UserPromptSubmit", turn_told=False)
     if e.at < s.heard_at:
         return s._replace(turn_at=max(s.turn_at, e.at))
     if s.turn_open and s.state == "working" and not machine:
         return s._replace(heard_at=e.at, queued=True)
     return s._replace(heard_at=e.at, says="working", fact="UserPromptSubmit", turn_at=e.at, turn_open=True, queued=False,
-                      asks=s.asks if machine else ())
+                      asks=s.asks if machine else (), turn_told=False, stop_due=False)
+
+
+def same_text(a: str, b: str) -> bool:
+    return a.strip()[:200] == b.strip()[:200]
 
 
 def note_ask(s: Session, e: Event) -> Session:
@@ -621,13 +749,15 @@ def note_stop(s: Session, e: Event) -> Session:
     longer run. With subagents running the session will wake itself; shells, monitors and crons hide nothing."""
     if s.end and e.at <= s.end.at or e.at < s.turn_at:
         return s
+    if s.stop_due and e.at < s.turn_at + SKEW:  # of the turn before: the transcript told of this one first
+        return s._replace(stop_due=False)
     tasks = running_tasks(e.data.get("background_tasks"))
     agents = tuple(text_of(task.get("id")) for task in tasks if task.get("type") in AGENT_TYPES)
     text = text_of(e.data.get("last_assistant_message")) or text_of(e.data.get("error"))
     asks = tuple(a for a in s.asks if a.at > e.at or a.agent_id and a.agent_id in agents)
     going_on = any(not a.agent_id for a in asks)  # the next turn's ask was here first
     return s._replace(heard_at=max(s.heard_at, e.at), says="working" if going_on else "stuck", fact=e.name,
-                      turn_open=going_on, had_turn=True, asks=asks, agents=agents, background=len(tasks),
+                      turn_open=going_on, had_turn=True, asks=asks, agents=agents, background=len(tasks), turn_told=False,
                       end=End("stopped" if e.name == "Stop" else "error", e.at, text, bool(agents)),
                       last_message=text or s.last_message)
 
@@ -679,6 +809,63 @@ def same_process(a: Optional[Process], b: Optional[Process]) -> bool:
     return bool(a and b and (a.pid, a.start) == (b.pid, b.start))
 
 
+def note_line(s: Session, line: Line) -> Session:
+    """Note a line of the transcript: it may end a dialog, begin a turn, and tell how the turn goes. It counts by its own
+    time, for lines come late and not in order; noted twice it says the same, so that a file can be read again."""
+    asks = tuple(a for a in s.asks if not closes(line, a))
+    s = s._replace(asks=asks) if len(asks) < len(s.asks) else s
+    if line.agent_id:
+        return s._replace(agents_at=max(s.agents_at, line.at))
+    if line.at < s.turn_at:
+        return s
+    if line.kind in ("prompt", "woken") and line.at > s.turn_at + LEAD and not (s.end and s.end.at > line.at + SKEW):
+        s = told_turn(s, line)
+    if line.at < s.told_at:
+        return s
+    words = line.text if line.kind in ("said", "final", "call") else ""
+    return s._replace(told_at=line.at, tells=line.kind, told=told_fact(line), last_message=words or s.last_message,
+                      told_text=line.text[:2000] if line.kind == "failed" else "",
+                      had_turn=s.had_turn or line.kind not in ("refused", "interrupted"))  # a fork makes such marks up
+
+
+def closes(line: Line, ask: Ask) -> bool:
+    """Does a line of the same thread show that a dialog is over? A result does if it is this call's, or if no call of this
+    tool is open after it; so does a message after the one with the call. A sibling's result or further call does not, nor
+    does a machine's prompt."""
+    if line.at <= ask.at or line.agent_id != ask.agent_id or line.kind == "woken":
+        return False
+    if line.kind in ("result", "refused"):
+        return (line.tool_name, line.tool_input) == (ask.tool_name, ask.tool_input) or ask.tool_name not in line.open
+    return line.fresh if line.kind in ("said", "final", "call", "failed") else True
+
+
+def told_turn(s: Session, line: Line) -> Session:
+    """The turn that a prompt in the transcript begins: of its start, no hook has told (yet). The Stop of the turn before it
+    may still be on its way."""
+    late = s.turn_open and s.tells in ("ended", "parked", "final") and not (s.end and s.end.at >= s.turn_at)
+    return s._replace(says="working", fact="a prompt", turn_at=line.at, turn_open=True, had_turn=True, queued=False,
+                      prompt=line.text[:2000] if line.kind == "prompt" else s.prompt, turn_told=True, stop_due=late)
+
+
+def told_fact(line: Line) -> str:
+    """A line in a few words, for the history."""
+    call = line.tool_name or "a call"
+    fact = {"prompt": "a prompt", "woken": "a prompt of a machine", "said": "Claude's words", "final": "Claude's last words",
+            "call": f"a call of {call}", "result": f"the result of {call}", "refused": f"{call} refused",
+            "interrupted": "the mark of an interruption", "ended": "the turn's end",
+            "parked": "the turn's end, with subagents running", "failed": "an API error"}[line.kind]
+    return f"{fact}, {line.decision}" if line.decision else fact
+
+
+def take_lines(board: Board, session_id: str, lines: Sequence[Line], now: float) -> Board:
+    """The board with lines of a session's transcript noted. Those without a time, or from the future, say nothing."""
+    s = board.sessions[session_id]
+    for line in lines:
+        if not s.ended_at and 0 < line.at <= now + AHEAD:
+            s = note_line(s, line)
+    return board._replace(sessions={**board.sessions, session_id: s})
+
+
 def note_record(s: Session, record: Optional[Record]) -> Session:
     """Note what the session's record says now. `dialog open` is a menu of the person's own, and a record without a status
     says nothing: the last word stands, but for the moment of busy in which a menu opens. A record that leaves `waiting`, or
@@ -710,31 +897,62 @@ def shown_ask(s: Session, before: float) -> Optional[Ask]:
 
 def judge(s: Session, now: float) -> Optional[Verdict]:
     """The rule: the newest witness is believed, at once. A record older than the last hook event is believed again DOUBT
-    after that event, and only if it belongs to this turn and still says so. None: too early to say, so nothing changes."""
+    after that event, and only if it belongs to this turn and still says so; not where hook and transcript agree against it.
+    Without a record, the hooks are believed until the transcript contradicts them. None: too early to say, so nothing
+    changes."""
     if s.ended_at:
         return Verdict("gone", "hook" if s.fact.startswith("SessionEnd") else "process", s.fact, s.ended_at)
     r = s.record
     if r and (r.at > s.heard_at or now - s.heard_at >= DOUBT and not s.silent
-              and r.at >= s.turn_at - (LEAD if r.status == "busy" else 0)):
+              and r.at >= s.turn_at - (LEAD if r.status == "busy" else 0) and not outvoted(s, r)):
         return judge_record(s, r, now)
     return judge_hooks(s, now)
 
 
+def outvoted(s: Session, r: Record) -> bool:
+    """Did a hook and the transcript both say, after the record's time, that the turn ended? It is not written yet."""
+    ended = s.says == "stuck" and not (s.end and s.end.parked) and s.tells == "ended"
+    return r.status == "busy" and ended and s.told_at > r.at
+
+
 def judge_hooks(s: Session, now: float) -> Verdict:
-    """What the hooks say: an open dialog first, else what the last event said."""
+    """What the hooks say: an open dialog first, else what the last event said; or what the transcript says against it."""
     asks = [a for a in s.asks if a.at > s.answered_at]  # an older one is known only to say what a record's dialog is about
     if asks:
         ask = asks[0]
         return stuck(ask.reason, ask.at, "hook", "PermissionRequest" if ask.tool_name else "Elicitation", ask.at, ask=ask)
+    against = s.says == "working" or s.says == "stuck" and TELLS[s.tells] not in ("stopped", "parked")
+    if s.turn_told or s.told_at > s.heard_at and against and s.tells:
+        return judge_told(s, now)
     if s.says == "stuck" and s.end:
-        if s.end.parked and now < s.end.at + PARKED:
+        if s.end.parked and now < max(s.end.at, s.agents_at) + PARKED:
             return Verdict("working", "hook", "Stop, with subagents still running", s.end.at)
         return stuck(s.end.reason, s.end.at, "hook", s.fact, s.end.at, s.end.text)
     return Verdict(s.says, "hook", s.fact, s.heard_at)
 
 
+TELLS = {"": "", "prompt": "working", "woken": "working", "said": "working", "call": "working", "result": "working",
+         "final": "stopped", "ended": "stopped", "parked": "parked", "refused": "interrupted", "interrupted": "interrupted",
+         "failed": "error"}  # what a transcript's last line means
+
+
+def judge_told(s: Session, now: float) -> Verdict:
+    """What the transcript says. (A call without its result says nothing: running and asking look alike.)"""
+    means, quiet = TELLS[s.tells], QUIET if s.tells == "final" else 0.0
+    if means == "parked":
+        means, quiet = "stopped", max(s.told_at, s.agents_at) + PARKED - s.told_at
+    if means == "working" or now < s.told_at + quiet:
+        return Verdict("working", "transcript", s.told, s.told_at)
+    return stuck(means, s.told_at, "transcript", s.told, s.told_at, told_words(s))
+
+
+def told_words(s: Session) -> str:
+    """What a wait is about, by the transcript."""
+    return {"error": s.told_text, "interrupted": s.prompt}.get(TELLS[s.tells], s.last_message)
+
+
 def judge_record(s: Session, r: Record, now: float) -> Optional[Verdict]:
-    """What the record says: it decides whether a session is stuck, the hooks say why."""
+    """What the record says: it decides whether a session is stuck, the hooks and the transcript say why."""
     fact = r.status + (f", {r.waiting_for}" if r.waiting_for else "")
     if r.status == "waiting":
         ask = shown_ask(s, now + 1)
@@ -745,8 +963,14 @@ def judge_record(s: Session, r: Record, now: float) -> Optional[Verdict]:
         return Verdict("working", "record", fact, r.at)
     if not s.had_turn:
         return Verdict("idle", "record", fact, r.at)
-    if s.turn_open:  # no Stop: it was denied or interrupted, unless the Stop is still on its way
-        return stuck("interrupted", r.at, "record", fact, r.at, s.prompt) if now >= r.at + STOP_GRACE else None
+    told = TELLS[s.tells] if s.told_at >= s.turn_at and s.told_at > (s.end.at if s.end and not s.turn_open else 0) else ""
+    if told in ("interrupted", "error") or told in ("stopped", "parked") and s.turn_open:
+        return stuck(told if told != "parked" else "stopped", r.at, "record", f"{fact}; {s.told}", r.at, told_words(s))
+    if s.turn_open and now < r.at + STOP_GRACE:
+        return None  # the Stop may be on its way
+    if s.turn_open:  # no Stop: it was denied or interrupted. Without hooks that is for the transcript to say
+        how = ("stopped", s.last_message) if s.turn_told else ("interrupted", s.prompt)
+        return stuck(how[0], r.at, "record", fact, r.at, how[1])
     if s.end and s.end.parked and now < r.at + STOP_GRACE:
         return None  # it is idle for a moment before the subagent's end wakes it
     if s.end:
@@ -804,16 +1028,17 @@ def strangers(board: Board, records: Mapping[int, Record], now: float) -> List[R
     return found
 
 
-def take_stranger(board: Board, r: Record, context: Context, process: Optional[Process], path: str) -> Board:
-    """Register a session by its record. It had a turn if its transcript moved since the process began, or if it has one
-    now: an idle session at its first prompt waits for nobody."""
+def take_stranger(board: Board, r: Record, process: Optional[Process], path: str) -> Board:
+    """Register a session by its record. Only what its transcript says since the process has it can have been a turn: an idle
+    session at its first prompt waits for nobody."""
     old = board.sessions.get(r.session_id) or Session(r.session_id, first_at=r.started_at)
+    since = board.sightings.get(r.pid, ("", 0.0))[1]
     if same_process(old.process, process):
         s = old._replace(ended_at=0.0)
     else:
         s = Session(r.session_id, first_at=old.first_at, config=r.config, process=process,
-                    transcript_path=path or old.transcript_path, last_message=context.message,
-                    had_turn=context.last_at > r.started_at or r.status in ("busy", "waiting"))
+                    transcript_path=path or old.transcript_path, had_turn=r.status in ("busy", "waiting"),
+                    turn_at=since if since > r.started_at + BEGUN else r.started_at)
     return board._replace(sessions={**board.sessions, r.session_id: s})
 
 
@@ -842,7 +1067,7 @@ def sighting(before: Optional[Tuple[str, float]], r: Record, now: float) -> Tupl
 
 def rewound(s: Session, now: float) -> Session:
     """A session whose times are ahead of the clock, which was set back: they are now, or all that comes would be late."""
-    times = ("heard_at", "turn_at", "asked_at", "claimed_at", "answered_at", "ended_at")
+    times = ("heard_at", "turn_at", "asked_at", "claimed_at", "answered_at", "ended_at", "told_at", "agents_at")
     return s._replace(asks=tuple(a._replace(at=min(a.at, now)) for a in s.asks),
                       end=s.end and s.end._replace(at=min(s.end.at, now)),
                       **{key: min(getattr(s, key), now) for key in times})
@@ -1690,7 +1915,9 @@ def launchd_agent(argv: Sequence[str], environment: Mapping[str, str], log: str)
 # only read, bounded, and only where they are what they should be.
 
 DEFAULT_PORT = 4000
-TAIL_BYTES = (512 * 1024, 4 * 1024 * 1024)  # of a transcript
+TAIL_BYTES = (512 * 1024, 4 * 1024 * 1024)  # of a transcript, the first time
+PIECE, PIECES = 4 * 1024 * 1024, 8  # bytes of it that are read at a time after that, and how many times at one look
+LINE_LIMIT = 8 * 1024 * 1024  # bytes: a longer line of a transcript is passed over
 MTIME_STEP = 2.0       # s: two changes within one step of a file system's clock look like one
 SPOOL_LIMIT = 16 * 1024 * 1024  # of one event
 SPOOL_FILES, SPOOL_BYTES = 500, 64 * 1024 * 1024
@@ -2048,26 +2275,123 @@ def find_transcript(config: str, session_id: str) -> str:
         return ""
 
 
+def open_transcript(path: str, configs: Sequence[str]) -> Any:
+    """A transcript, open for reading. OSError unless it is a regular file, and no link, inside the projects folder of a
+    known config folder: the path comes from outside. (The folders on the way may be links.)"""
+    folder, name = os.path.split(path)
+    real = os.path.join(os.path.realpath(folder), name)
+    if not os.path.isabs(path) or not any(real.startswith(os.path.realpath(os.path.join(config, "projects")) + os.sep)
+                                          for config in configs):
+        raise OSError(f"{path} is not among the transcripts of Claude Code")
+    return open_file(real, os.O_NOFOLLOW)
+
+
+def read_tail(file: Any, session_id: str, calls: Calls, agent_id: str = "") -> Tuple[List[Line], int, bytes]:
+    """What the end of a transcript says, how far it was read, and the line that is not whole yet. A file may be huge, so
+    only its last bytes are read, and more of them where those say nothing: Claude Code copies whole requests into it."""
+    size = os.fstat(file.fileno()).st_size
+    for tail in TAIL_BYTES:
+        start = max(0, size - tail)
+        file.seek(max(0, start - 1))
+        data = file.read(size - file.tell())
+        *lines, part = data.split(b"\n")
+        calls.clear()
+        said = parse_transcript(lines[1 if start else 0:], session_id, calls, agent_id)
+        if said or not start:
+            break
+    return said, size, part
+
+
 def read_context(path: str, session_id: str, configs: Sequence[str]) -> Context:
-    """The context from the end of a transcript; empty if the path does not lead to a regular file inside the projects
-    folder of a known config folder: it comes from outside. The file may be huge, so only its last whole lines are read, and
-    more of them only where those say nothing (Claude Code copies whole requests into it)."""
+    """The context from the end of a transcript; empty if it can't be read."""
+    calls: Calls = {}
     try:
-        real = os.path.realpath(path) if path else ""
-        if not any(real.startswith(os.path.realpath(os.path.join(config, "projects")) + os.sep) for config in configs):
-            return Context()
-        with open_file(real, os.O_NOFOLLOW) as file:
-            size, context = os.fstat(file.fileno()).st_size, Context()
-            for tail in TAIL_BYTES:
-                start = max(0, size - tail)
-                file.seek(start)
-                lines = file.read(tail).split(b"\n")
-                context = parse_lines(lines[1 if start else 0:-1], session_id)
-                if context.lines or not start:
-                    break
+        with open_transcript(path, configs) as file:
+            return context_of(read_tail(file, session_id, calls)[0], calls)
     except (OSError, ValueError):
         return Context()
-    return context
+
+
+class Tail:
+    """How far a transcript was read: the file (device, inode, size and mtime), the place, the bytes of a line that is not
+    whole yet, whether the rest of a line that is too long is passed over, and the calls without a result."""
+
+    def __init__(self) -> None:
+        self.mark: Any = None
+        self.place = 0
+        self.part = b""
+        self.skipping = False
+        self.calls: Calls = {}
+
+    def read_on(self, file: Any) -> Iterator[bytes]:
+        """What is new in the file, piece by piece; the rest of a huge growth at the next look."""
+        file.seek(self.place)
+        for _ in range(PIECES):
+            data = file.read(PIECE)
+            self.place += len(data)
+            if not data:
+                break
+            yield data
+
+    def lines(self, data: bytes) -> List[bytes]:
+        """The lines that are whole with these bytes. Split at b"\\n" alone: a text may hold every other line break."""
+        if self.skipping:
+            _, newline, data = data.partition(b"\n")
+            self.skipping = not newline
+        *lines, self.part = (self.part + data).split(b"\n")
+        if len(self.part) > LINE_LIMIT:
+            self.part, self.skipping = b"", True
+        return lines
+
+
+class Transcripts:
+    """The transcripts, each read on from where it was left. One that is another file now, or shorter than it was, is begun
+    anew at its end."""
+
+    def __init__(self) -> None:
+        self.tails: Dict[str, Tail] = {}
+        self.found: Dict[str, Tuple[str, float, float]] = {}  # session id: path, when to look for it again, how long until
+
+    def look(self, wanted: Mapping[Tuple[str, str], str], configs: Sequence[str]) -> Dict[Tuple[str, str], List[Line]]:
+        """What is new in these transcripts: {(session id, agent id or ""): path} in, lines out."""
+        self.tails = {path: self.tails.get(path) or Tail() for path in wanted.values()}
+        return {key: self.read(path, *key, configs) for key, path in wanted.items()}
+
+    def read(self, path: str, session_id: str, agent_id: str, configs: Sequence[str]) -> List[Line]:
+        tail = self.tails[path]
+        try:
+            st = os.lstat(path)
+            mark = (st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns)
+            if mark == tail.mark:
+                return []
+            with open_transcript(path, configs) as file:
+                if not tail.mark or mark[:2] != tail.mark[:2] or st.st_size < tail.place:
+                    self.tails[path] = tail = Tail()
+                    said, tail.place, tail.part = read_tail(file, session_id, tail.calls, agent_id)
+                else:
+                    said = [line for data in tail.read_on(file)
+                            for line in parse_transcript(tail.lines(data), session_id, tail.calls, agent_id)]
+            tail.mark = mark if tail.place >= st.st_size else mark[:2] + (-1, 0)
+            return said
+        except (OSError, ValueError):
+            return []
+
+    def where(self, told: str, config: str, session_id: str) -> str:
+        """The path of a session's transcript: what its hooks told, if it is there; else it is looked for, ever more rarely.
+        "" if there is none."""
+        if told and os.path.lexists(told):
+            return told
+        now = time.monotonic()
+        path, due, pause = self.found.get(session_id, ("", 0.0, 0.5))
+        if now >= due and not (path and os.path.lexists(path)):
+            path, pause = find_transcript(config, session_id), min(pause * 2, 60.0)
+            self.found[session_id] = (path, now + pause, pause)
+        return path or told
+
+    def forget(self, path: str) -> None:
+        """Read this one from its end again the next time."""
+        if path in self.tails:
+            self.tails[path] = Tail()
 
 
 # ======================================================================================================================
@@ -2337,7 +2661,7 @@ class Daemon:
         self.store = Store(os.path.join(home, "trailboss.db"))
         self.board, self.world = self.store.load(), World()
         self.saved, self.trouble = self.board, ""
-        self.records, self.tmux = Records(), Tmux(clock)
+        self.records, self.transcripts, self.tmux = Records(), Transcripts(), Tmux(clock)
         self.default_configs = configs_of(home, env)
         self.told_of = {path for path in [env.get("TMUX", "").rsplit(",", 2)[0]] if path.startswith("/")}
         self.jumping = threading.Lock()
@@ -2358,6 +2682,9 @@ class Daemon:
                     continue
                 fresh.append(e)
                 board = take_event(board, e)
+                now_s = board.sessions[e.session_id]
+                if now_s.asks and e.at < now_s.told_at:  # a dialog that is told of late: the transcript may know its end
+                    self.transcripts.forget(now_s.transcript_path)
                 if e.process:
                     world = world._replace(processes={**world.processes, e.process.pid:
                                                       e.process if e.process.start else None})
@@ -2379,7 +2706,7 @@ class Daemon:
             self.saved, self.trouble = board, ""
 
     def tick(self) -> None:
-        """Look at the spool, the records and the processes."""
+        """Look at the spool, the records, the processes and the transcripts."""
         self.guard(self.take_in_spool)
         records = self.records.look(self.configs())
         with self.lock:
@@ -2389,16 +2716,29 @@ class Daemon:
         with self.lock:
             self.world = self.world._replace(records=live, processes=processes)
             newcomers = strangers(self.board, live, self.clock())
-        found = [(r, *self.transcript_of(r)) for r in newcomers]
+            sessions = [s for s in self.board.sessions.values() if not s.ended_at and s.entrypoint == "cli"]
+        paths = {r.session_id: self.transcripts.where("", r.config, r.session_id) for r in newcomers}
+        said = self.transcripts.look({**self.transcripts_of(sessions), **{(key, ""): path for key, path in paths.items()}},
+                                     self.configs())
         with self.lock:
             board = self.board
-            for record, path, context in found:
-                board = take_stranger(board, record, context, processes.get(record.pid), path)
+            for r in newcomers:
+                board = take_stranger(board, r, processes.get(r.pid), paths[r.session_id])
+            for (session_id, _), lines in said.items():
+                board = take_lines(board, session_id, lines, self.clock()) if lines else board
             self.turn(self.fill_in(observe(board, self.world, self.clock())))
 
-    def transcript_of(self, r: Record) -> Tuple[str, Context]:
-        path = find_transcript(r.config, r.session_id)
-        return path, read_context(path, r.session_id, self.configs())
+    def transcripts_of(self, sessions: Sequence[Session]) -> Dict[Tuple[str, str], str]:
+        """Where the transcripts of these sessions are, and of those of their subagents that ask or are waited for."""
+        wanted = {}
+        for s in sessions:
+            path = self.transcripts.where(s.transcript_path, s.config, s.session_id)
+            wanted[s.session_id, ""] = path
+            agents = {a.agent_id for a in s.asks if a.agent_id}.union(s.agents if s.end and s.end.parked else ())
+            for agent_id in (agent_id for agent_id in agents if SESSION_ID.match(agent_id)):
+                wanted[s.session_id, agent_id] = os.path.join(os.path.dirname(path), s.session_id, "subagents",
+                                                              f"agent-{agent_id}.jsonl")
+        return {key: path for key, path in wanted.items() if path}
 
     def fill_in(self, board: Board) -> Board:
         """Fill in from the transcript what a wait is about where no hook told. Lines come late: five tries, 1 s apart."""
@@ -2409,7 +2749,7 @@ class Daemon:
             tries, due = self.tries[key]
             if tries < 5 and now >= due:
                 self.tries[key] = (tries + 1, now + 1)
-                path = s.transcript_path or find_transcript(s.config, s.session_id)
+                path = self.transcripts.where(s.transcript_path, s.config, s.session_id)
                 context = read_context(path, s.session_id, self.configs())
                 board = board._replace(sessions={**board.sessions, s.session_id: tell(s, context)})
         return board
@@ -2536,7 +2876,8 @@ class Daemon:
             if not s.pane:
                 raise Fault(f"session {s.session_id[:8]} has no pane to show" + attach_hint(s))
             return {**answer, "screen": self.tmux.screen(s.pane)}
-        context = read_context(s.transcript_path, s.session_id, self.configs())
+        path = self.transcripts.where(s.transcript_path, s.config, s.session_id)
+        context = read_context(path, s.session_id, self.configs())
         wait = s.wait or Wait("", 0.0)
         return {**answer, "tool_name": wait.tool_name, "tool_input": wait.tool_input, "lines": context.lines,
                 "last_message": wait.text if wait.reason == "error" else s.last_message or context.message}

@@ -34,6 +34,17 @@ def world(*records, pids=(10,), dead=(), servers=()):
     return tb.World({r.pid: r for r in records}, processes, {server.socket: server for server in servers})
 
 
+KILLS = ("kill -9 claude", "tmux kill-pane")
+
+
+def thread_of(file):
+    """(session id, agent id or "") of a transcript's path below the config folder."""
+    parts = Path(file).parts
+    if "subagents" in parts:
+        return parts[parts.index("subagents") - 1], Path(file).stem[len("agent-"):]
+    return Path(file).stem, ""
+
+
 class Recording:
     """A recording of the real Claude Code, played against the pure half with a made-up clock.
 
@@ -45,13 +56,15 @@ class Recording:
         self.t0 = json.loads((folder / "meta.json").read_text())["t0"]
         self.steps = json.loads((folder / "meta.json").read_text())["steps"]
         self.records, self.alive, self.board = {}, {}, tb.Board()
+        self.calls, self.done = {}, {}
 
     def actions(self):
         """(t, order, function, row) of everything that happens, and of every look and check."""
         todo = [(row["t"], 0, self.on_record, row) for row in rows(self.folder / "records.jsonl")]
         todo += [(row["t"] + self.late, 1, self.on_event, row) for row in rows(self.folder / "events.jsonl")
                  if row["payload"]["hook_event_name"] in tb.HOOKED]
-        todo += [(step["t"], 0, self.on_kill, step) for step in self.steps if step["action"] == "kill -9 claude"]
+        todo += [(row["t"], 0, self.on_growth, row) for row in rows(self.folder / "growth.jsonl")]
+        todo += [(step["t"], 0, self.on_kill, step) for step in self.steps if step["action"] in KILLS]
         todo += [(row["t"] - 0.02, 3, self.on_check, row) for row in rows(self.folder / "expect.jsonl")
                  if self.use_records or row.get("needs") != "record"]
         end = max(t for t, *_ in todo) + 1
@@ -89,6 +102,17 @@ class Recording:
         self.board = tb.take_event(self.board, e)
         self.on_look(None)
 
+    def on_growth(self, row):
+        """A transcript grew: what it says goes onto the board, if its session is there by then (the daemon reads it anew)."""
+        path = self.folder / "transcripts" / row["file"]
+        lines = path.read_bytes().split(b"\n")[self.done.get(row["file"], 0):row["lines"]]
+        session_id, agent_id = thread_of(row["file"])
+        said = tb.parse_transcript(lines, session_id, self.calls.setdefault(row["file"], {}), agent_id)
+        if session_id in self.board.sessions:
+            self.done[row["file"]] = row["lines"]
+            self.board = tb.take_lines(self.board, session_id, said, self.now)
+            self.on_look(None)
+
     def on_kill(self, _):
         for pid in self.alive:
             self.alive[pid] = None
@@ -97,7 +121,7 @@ class Recording:
         live = {pid: r for pid, r in self.records.items() if self.use_records and self.alive.get(pid)}
         seen = tb.World(live, dict(self.alive), {})
         for stranger in tb.strangers(self.board, live, self.now):
-            self.board = tb.take_stranger(self.board, stranger, tb.Context(), self.alive[stranger.pid], "")
+            self.board = tb.take_stranger(self.board, stranger, self.alive[stranger.pid], "")
         self.board = tb.observe(self.board, seen, self.now)
 
     def on_check(self, row):

@@ -39,9 +39,6 @@ class Story:
 
 # ---- the recordings ----------------------------------------------------------------------------------------------------
 
-NEED_TRANSCRIPT = {"approve_comment", "deny", "interrupt", "queued"}  # without a record only the transcript can tell
-
-
 @pytest.mark.parametrize("late", [0.0, 0.05, 0.4], ids="late{}".format)
 @pytest.mark.parametrize("tick", [0.2, 0.5], ids="tick{}".format)
 @pytest.mark.parametrize("folder", CAPTURES, ids=lambda folder: folder.name)
@@ -49,9 +46,10 @@ def test_recording(folder, tick, late):
     assert Recording(folder, tick=tick, late=late).play() == []
 
 
-@pytest.mark.parametrize("folder", [c for c in CAPTURES if c.name not in NEED_TRANSCRIPT], ids=lambda folder: folder.name)
-def test_recording_without_records(folder):
-    assert Recording(folder, use_records=False).play() == []
+@pytest.mark.parametrize("late", [0.0, 0.05, 0.4], ids="late{}".format)
+@pytest.mark.parametrize("folder", CAPTURES, ids=lambda folder: folder.name)
+def test_recording_without_records(folder, late):
+    assert Recording(folder, use_records=False, late=late).play() == []
 
 
 def test_there_are_recordings():
@@ -418,10 +416,11 @@ def test_a_record_that_vanishes_takes_nothing_away():
 
 # ---- found by its record ----------------------------------------------------------------------------------------------
 
-def found(r, context=tb.Context(), seconds=1.1):
+def found(r, *lines, seconds=1.1):
     story = Story(r).look(100)
     for stranger in tb.strangers(story.board, story.world.records, 100 + seconds):
-        story.board = tb.take_stranger(story.board, stranger, context, story.world.processes.get(stranger.pid), "/t")
+        story.board = tb.take_stranger(story.board, stranger, story.world.processes.get(stranger.pid), "/t")
+        story.board = tb.take_lines(story.board, stranger.session_id, lines, story.now)
     return story.look(100 + seconds)
 
 
@@ -452,8 +451,8 @@ def test_what_the_transcript_tells_of_a_dialog_stays():
 
 def test_an_idle_record_waits_only_if_a_turn_was_had():
     assert found(record(at=50)).queue == []
-    assert found(record(at=50), tb.Context(last_at=40)).queue == [("stopped", 50)]
-    assert found(record(at=50, started_at=45), tb.Context(last_at=40)).queue == []  # resumed, nothing asked since
+    assert found(record(at=50), tb.Line("ended", 40)).queue == [("stopped", 50)]
+    assert found(record(at=50, started_at=45), tb.Line("ended", 40)).queue == []  # resumed, nothing asked since
 
 
 def test_its_turn_ends_stopped_where_no_hook_is_heard():
@@ -532,7 +531,7 @@ def test_a_session_proved_wrongly_gone_comes_back_by_its_record():
     for now in (7.0, 7.2, 7.4):
         story.look(now)
         for r in tb.strangers(story.board, story.world.records, now):
-            story.board = tb.take_stranger(story.board, r, tb.Context(), story.world.processes[10], "")
+            story.board = tb.take_stranger(story.board, r, story.world.processes[10], "")
     assert story.look(8).queue == [("stopped", 5)] and story.session("s9").state == "gone"
 
 

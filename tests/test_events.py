@@ -345,14 +345,15 @@ def encode(entry):
 
 
 def lines(*entries):
-    return tb.parse_lines([encode(entry) for entry in entries], "s1")
+    calls = {}
+    return tb.context_of(tb.parse_transcript([encode(entry) for entry in entries], "s1", calls), calls)
 
 
 def test_a_turn():
     context = lines(line("user", "paint the barn"), said("I will."), call("Bash", {"command": "paint barn"}),
                     result([{"type": "text", "text": "red"}], at="2027-01-15T08:00:01.500Z"),
                     said("It is **red**.", at="2027-01-15T08:00:02Z"))
-    assert context == tb.Context(1800000002.0, "It is **red**.", "", {}, (
+    assert context == tb.Context("It is **red**.", "", {}, (
         ("you", "paint the barn"), ("claude", "I will."), ("tool", "Bash: paint barn"), ("result", "red"),
         ("claude", "It is **red**.")))
 
@@ -453,7 +454,7 @@ def test_odd_letters():
 
 @pytest.mark.parametrize("tool_input", [None, [], "x", 5, True, [{"command": "x"}]])
 def test_a_call_with_an_odd_input(tool_input):
-    assert lines(call("Bash", tool_input)) == tb.Context(1800000000.0, "", "Bash", {}, (("tool", "Bash: "),))
+    assert lines(call("Bash", tool_input)) == tb.Context("", "Bash", {}, (("tool", "Bash: "),))
 
 
 @pytest.mark.parametrize("block", [
@@ -489,8 +490,8 @@ def test_the_tail_is_bounded():
 
 
 def test_times_out_of_order():
-    assert lines(said("a", at="2027-01-15T08:00:02Z"), said("b", at="2027-01-15T05:18:00Z")).last_at == 1800000002.0
-    assert lines(said("a", at=None), said("b", at="x")).last_at == 0.0
+    told = [encode(said("a", at=at)) for at in ("2027-01-15T08:00:02Z", "2027-01-15T05:18:00Z", None, "x")]
+    assert [line.at for line in tb.parse_transcript(told, "s1", {})] == [1800000002.0, 1799990280.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("text, at", [
