@@ -7,7 +7,8 @@ The first word of what is typed says what the "model" does:
     EDIT: file old => new    Read, then Edit                ASK                  AskUserQuestion, one question
     PLAN                     the plan file, ExitPlanMode    SUB: prompt          a subagent that is told the prompt
     TWOSUB: prompt ;; prompt two of them                    SLOW: seconds        an answer that takes so long
-    FAIL: status             that HTTP error                anything else        one line, in half a second
+    FAIL: status             that HTTP error                CALL: tool {input}   any tool, its input as JSON
+    anything else            one line, in half a second
 
 THEN: seconds at the end makes the answer that follows the tool take so long; \\n in WRITE's text is a new line.
 By hand: `python3 fake_model.py PORT`.
@@ -74,6 +75,11 @@ def write(words, _):
     return [[call("Write", file_path=name, content=content.replace("\\n", "\n"))]]
 
 
+def any_call(words, _):
+    tool, tool_input = words.split(" ", 1)
+    return [[call(tool, **json.loads(tool_input))]]
+
+
 def plan(_, request):
     """In plan mode Claude Code names a file for the plan, and ExitPlanMode takes it from there, not from the call."""
     name = re.search(r"/[^\s\"\\]+/plans/[^\s\"\\]+\.md", json.dumps(request)).group()
@@ -89,12 +95,13 @@ def each(make):
 VERBS = {
     "RUN": lambda words, _: [[bash(words)]],
     "BG": lambda words, _: [[bash(words, run_in_background=True)]],
+    "CALL": any_call,
     "TWO": each(bash),
     "WRITE": write,
     "EDIT": edit,
     "ASK": lambda *_: [[call("AskUserQuestion", questions=[QUESTION])]],
     "PLAN": plan,
-    "SUB": each(agent),
+    "SUB": lambda words, _: [[agent(words)]],
     "TWOSUB": each(agent),
 }
 
