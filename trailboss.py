@@ -2,8 +2,8 @@
 """Trail Boss finds the Claude Code session that waits for you, and takes you to its tmux pane.
 
       hook event ─ emit ─► POST /event ─┐                     ┌─► list / show
-      session record, ──────────────────┴─► Event ─► Board ───┼─► jump ─► tmux argv
-      process and pane liveness             (what came) (who is stuck) └─► history
+      session record, transcript, ──────┴─► Event ─► Board ───┼─► jump ─► tmux argv
+      process and pane liveness             (what came) (who is stuck) └─► history ─► explain
 
 The file reads in that order. Each section has a banner that says why it is as it is:
 
@@ -207,6 +207,7 @@ class Session(NamedTuple):
     pane: Optional[Pane] = None
     uncertain: bool = False
     # what the hooks said
+    heard: str = ""
     heard_at: float = 0.0
     says: str = "idle"
     fact: str = ""
@@ -229,6 +230,8 @@ class Session(NamedTuple):
     turn_told: bool = False
     stop_due: bool = False
     agents_at: float = 0.0
+    decision: str = ""
+    decided_at: float = 0.0
     # what the record said
     record: Optional[Record] = None
     before: Optional[Record] = None
@@ -414,7 +417,8 @@ def parse_record(text: str, config: str = "", pid_domain: str = "") -> Optional[
         foreign=bool(theirs and pid_domain and theirs.group() != pid_domain))
 
 
-MACHINE_PROMPTS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
+MACHINE_PROMPTS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message",
+                   'Background agent "')
 
 
 def is_machine_prompt(prompt: str) -> bool:
@@ -449,7 +453,8 @@ def is_talk(entry: Any, session_id: str, agent_id: str = "") -> bool:
     return (isinstance(entry, dict) and entry.get("type") in ("user", "assistant", "system")
             and bool(entry.get("isSidechain")) == bool(agent_id) and entry.get("sessionId", session_id) == session_id
             and (not agent_id or entry.get("agentId", agent_id) == agent_id)
-            and not any(entry.get(key) for key in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")))
+            and not any(entry.get(key) for key in ("isCompactSummary", "isVisibleInTranscriptOnly"))
+            and (not entry.get("isMeta") or entry.get("promptSource") == "system"))  # a scheduled prompt is both
 
 
 def blocks_of(entry: Mapping[str, Any]) -> List[Dict[str, Any]]:
@@ -636,7 +641,8 @@ DOUBT = 0.7            # s: for so long after a hook event, an older record may 
 LEAD = 1.0             # s: a record may turn busy this long before the prompt's hook gets to look at its clock
 STOP_GRACE = 0.3       # s: a record turns idle at a turn's end up to this long before the Stop event is here
 AHEAD = 5.0            # s: a time that is further in the future than this was told by another clock
-HELD = 1.0             # s: a resumed session's record first shows a provisional id (facts.md A0)
+HELD = 0.6             # s: a resumed session's record first shows a provisional id (facts.md A0)
+ENDING = 5.0           # s: a process may live on for so long after its SessionEnd
 BEGUN = 10.0           # s: and so long after its process began, no more
 FLASH = 2.0            # s: a command of Claude Code's own (/model) makes a session busy for no longer than this
 QUEUE_START = 2.0      # s: a prompt that was typed while it worked begins its turn this soon after the Stop
@@ -655,13 +661,15 @@ def hear(s: Session, e: Event) -> Session:
     SessionStart alone never moves a session whose process lives elsewhere: a fork reports its parent's id."""
     if e.at <= s.ended_at:
         return s
-    moved = s.process and e.process and s.process.pid != e.process.pid
+    elsewhere = s.process and e.process and s.process.pid != e.process.pid
     if s.ended_at:
         if e.name not in ("SessionStart", "UserPromptSubmit") and not (e.process and e.process.start):
             return s
         s = s._replace(ended_at=0.0, process=None)
-    elif moved and e.name == "SessionStart":
-        return s
+    elif elsewhere and (e.name == "SessionStart" or e.entrypoint not in ("", s.entrypoint)):
+        return s  # a fork; or `claude -p --resume` of what is open in a pane
+    elif elsewhere and e.name not in ("UserPromptSubmit", "PermissionRequest", "Elicitation"):
+        e = e._replace(process=None, claim=None)  # open in two panes: it is where the person was last, or is asked
     s = learn(s, e)
     note = NOTES.get(e.name)
     return note(s, e) if note else s
@@ -677,6 +685,8 @@ def learn(s: Session, e: Event) -> Session:
         return s
     if e.claim and not e.job:
         s = s._replace(claim=e.claim, claimed_at=e.at)
+    if e.name in NOTES and e.data.get("source") != "compact":
+        s = s._replace(heard=e.name)
     return s._replace(process=e.process or s.process, cwd=text_of(e.data.get("cwd")) or s.cwd,
                       transcript_path=text_of(e.data.get("transcript_path")) or s.transcript_path,
                       permission_mode=text_of(e.data.get("permission_mode")) or s.permission_mode)
@@ -797,7 +807,8 @@ def take_event(board: Board, e: Event) -> Board:
     sessions[e.session_id] = now_s = hear(sessions.get(e.session_id) or Session(e.session_id), e)
     if not now_s.ended_at and now_s.process == e.process and is_interactive(now_s):
         for other in board.sessions.values():
-            if other.session_id != e.session_id and not other.ended_at and e.at > other.heard_at and (
+            midway = other.state == "working" and e.name != "SessionStart"  # an old Claude Code's subagent (scenarios.md 18)
+            if other.session_id != e.session_id and not other.ended_at and e.at > other.heard_at and not midway and (
                     same_process(other.process, e.process)
                     or not other.process and not e.process and e.claim and other.claim == e.claim):
                 sessions[other.session_id] = other._replace(
@@ -820,9 +831,12 @@ def note_line(s: Session, line: Line) -> Session:
         return s
     if line.kind in ("prompt", "woken") and line.at > s.turn_at + LEAD and not (s.end and s.end.at > line.at + SKEW):
         s = told_turn(s, line)
-    if line.at < s.told_at:
+    over = line.kind in ("ended", "parked") and TELLS[s.tells] in ("interrupted", "error")  # says no more than that it is
+    if line.at < s.told_at or over and s.told_at >= s.turn_at:
         return s
     words = line.text if line.kind in ("said", "final", "call") else ""
+    if line.decision.endswith("the person"):
+        s = s._replace(decision=line.decision, decided_at=line.at)
     return s._replace(told_at=line.at, tells=line.kind, told=told_fact(line), last_message=words or s.last_message,
                       told_text=line.text[:2000] if line.kind == "failed" else "",
                       had_turn=s.had_turn or line.kind not in ("refused", "interrupted"))  # a fork makes such marks up
@@ -850,11 +864,10 @@ def told_turn(s: Session, line: Line) -> Session:
 def told_fact(line: Line) -> str:
     """A line in a few words, for the history."""
     call = line.tool_name or "a call"
-    fact = {"prompt": "a prompt", "woken": "a prompt of a machine", "said": "Claude's words", "final": "Claude's last words",
+    return {"prompt": "a prompt", "woken": "a prompt of a machine", "said": "Claude's words", "final": "Claude's last words",
             "call": f"a call of {call}", "result": f"the result of {call}", "refused": f"{call} refused",
             "interrupted": "the mark of an interruption", "ended": "the turn's end",
             "parked": "the turn's end, with subagents running", "failed": "an API error"}[line.kind]
-    return f"{fact}, {line.decision}" if line.decision else fact
 
 
 def take_lines(board: Board, session_id: str, lines: Sequence[Line], now: float) -> Board:
@@ -1023,7 +1036,9 @@ def strangers(board: Board, records: Mapping[int, Record], now: float) -> List[R
     found = []
     for r in records.values():
         s, (session_id, since) = board.sessions.get(r.session_id), board.sightings.get(r.pid, ("", now))
-        if session_id == r.session_id and (not s or s.ended_at) and now - max(since, s.ended_at if s else 0) >= HELD:
+        ending = s and s.fact.startswith("SessionEnd") and r.at < s.ended_at  # Claude Code waits for its hooks
+        if session_id == r.session_id and (not s or s.ended_at) and \
+                now - max(since, s.ended_at if s else 0) >= (ENDING if ending else HELD):
             found.append(r)
     return found
 
@@ -1151,6 +1166,7 @@ class Change(NamedTuple):
     witness: str
     fact: str
     text: str
+    against: str = ""
 
 
 def changes(old: Board, new: Board, now: float) -> List[Change]:
@@ -1162,8 +1178,17 @@ def changes(old: Board, new: Board, now: float) -> List[Change]:
         if known != (s.state, s.wait and (s.wait.reason, s.wait.since)):
             wait = s.wait or Wait("", 0.0)
             at = wait.since or (now if s.state == "gone" else s.state_at)
-            found.append(Change(key, at, s.state, wait.reason, wait.since, s.witness, s.why, wait.text[:500]))
+            found.append(Change(key, at, s.state, wait.reason, wait.since, s.witness, s.why, wait.text[:500], overruled(s)))
+        if s.decided_at and s.decided_at != (before.decided_at if before else 0.0):
+            found.append(Change(key, s.decided_at, "", "", 0.0, "transcript", s.decision, s.told))
     return found
+
+
+def overruled(s: Session) -> str:
+    """The last hook event, where another witness was believed against what it meant."""
+    means = {"SessionStart": "idle", "UserPromptSubmit": "working", "PermissionRequest": "stuck", "Elicitation": "stuck",
+             "Stop": "working" if s.end and s.end.parked else "stuck", "StopFailure": "stuck"}.get(s.heard, s.state)
+    return s.heard if s.witness in ("record", "transcript") and means != s.state else ""
 
 
 # ======================================================================================================================
@@ -1429,7 +1454,8 @@ def session_row(s: Session, servers: Mapping[str, Server]) -> Dict[str, Any]:
         "state_since": s.state_at or s.first_at, "cwd": s.cwd, "title": harmless(s.title),
         "project": harmless(posixpath.basename((s.project_dir or s.cwd).rstrip("/"))),
         "background_tasks": s.background, "permission_mode": s.permission_mode or None, "uncertain": s.uncertain,
-        "background": s.kind == "bg", "pid": s.process.pid if s.process else None}
+        "background": s.kind == "bg", "pid": s.process.pid if s.process else None, "record": bool(s.record),
+        "last_sign": max(s.heard_at, s.told_at, s.record.at if s.record else 0.0)}
 
 
 def listing(board: Board, servers: Mapping[str, Server], now: float, everything: bool = False) -> Dict[str, Any]:
@@ -1441,6 +1467,9 @@ def listing(board: Board, servers: Mapping[str, Server], now: float, everything:
         answer["sessions"] = [{**session_row(s, servers), "entrypoint": s.entrypoint,
                                "evidence": {"witness": s.witness, "at": s.state_at, "fact": s.why}} for s in known]
     return answer
+
+
+DOUBTFUL = 300.0  # s without a record and any sign
 
 
 def notes_of(row: Mapping[str, Any], now: float) -> str:
@@ -1455,6 +1484,11 @@ def notes_of(row: Mapping[str, Any], now: float) -> str:
         notes.append(f"{row['background_tasks']} in background")
     if row.get("uncertain"):
         notes.append(f"perhaps in {row['pane']}" if row.get("pane") else "pane uncertain")
+    if not row.get("record"):  # then nobody tells of an approval, nor that Claude Code hangs
+        if row.get("reason") in ("permission", "question", "plan") and row["waited_s"] > DOUBTFUL:
+            notes.append("may be answered")
+        elif row.get("state") == "working" and 0 < row["last_sign"] < now - DOUBTFUL:
+            notes.append(f"quiet {span(now - row['last_sign'])}")
     if row.get("background"):
         notes.append("bg")
     if row.get("entrypoint", "cli") != "cli":
@@ -1572,6 +1606,11 @@ def indented(text: str, by: str = "  ") -> str:
     return "\n".join(by + line if line else "" for line in text.split("\n"))
 
 
+def place_of(row: Mapping[str, Any]) -> str:
+    parts = (row["pane"] or "no pane", row["window"], row["project"], row["title"])
+    return " ".join(harmless(part) for part in parts if part)
+
+
 def show_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) -> str:
     """`show`: the whole ask, the last message, the end of the transcript; or the pane's screen. On a terminal the
     transcript is shortened, so that it does not push the ask off the screen."""
@@ -1579,11 +1618,9 @@ def show_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) -> 
     if "screen" in answer:
         return harmless(answer["screen"], breaks=True)
     bold = (lambda text: f"\x1b[1m{text}\x1b[0m") if colour else (lambda text: text)
-    parts = (row["pane"] or "no pane", row["window"], row["project"], row["title"])
-    where = " ".join(harmless(part) for part in parts if part)
     state = f"{row['reason']}, waits {span(row['waited_s'])}" if "reason" in row else row["state"]
     state += f"; `claude attach {row['session_id'][:8]}` goes there" if row["background"] else ""
-    lines = [bold(f"{row['session_id']}  {where}"), f"{harmless(notes_of(row, answer['now']))}{state}", ""]
+    lines = [bold(f"{row['session_id']}  {place_of(row)}"), f"{harmless(notes_of(row, answer['now']))}{state}", ""]
     asks, heading = ask_text(answer["tool_name"], answer["tool_input"]), answer["tool_name"] or "asks"
     if not asks and row.get("reason") in ("question", "permission", "plan", "interrupted"):
         asks = row["ask"] if row["ask"] != heading else ""
@@ -1599,6 +1636,50 @@ def show_text(answer: Mapping[str, Any], width: Optional[int], colour: bool) -> 
             said = [fit(line, width - 8) for line in said[:3]] + ["…"] * (len(said) > 3)
         lines += [f"{who:>6}  {said[0]}".rstrip(), *(indented(line, " " * 8) for line in said[1:])]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def explain_text(answer: Mapping[str, Any], clock: Callable[[float], str], width: Optional[int]) -> str:
+    """`explain`: how a session came to be where it is: each change, when, which witness decided it by which fact, and what a
+    hook had said against it. clock gives a time as people write it."""
+    row, changes_ = answer["session"], answer["history"]
+    state = f"{row['reason']}, waits {span(row['waited_s'])}: {row['ask']}" if "reason" in row else row["state"]
+    text = f"{row['session_id']}  {place_of(row)}\n{fit(state, width) if width else state}\n\n"
+    rows = [("TIME", "STATE", "WITNESS", "WHY")]
+    for c in changes_:
+        why = " ".join(f"{c['fact']}{': ' if c['text'] else ''}{c['text']}".split())
+        against = f" (the hooks' last word: {c['against']})" if c["against"] else ""
+        rows.append((clock(c["at"]), c["reason"] or c["state"] or "-", c["witness"], harmless(why + against)))
+    if not changes_:
+        return text + "Nothing of it is in the history yet.\n"
+    columns = [pad(column) for column in list(zip(*rows))[:3]]
+    for *cells, (_, _, _, why) in zip(*columns, rows):
+        line = "  ".join([*cells, why]).rstrip()
+        text += (line if width is None else fit(line, width)) + "\n"
+    return text
+
+
+def witness_lines(seen: Mapping[str, Any]) -> List[Tuple[bool, str, str]]:
+    """`doctor`: of each witness whether it is at work, its name, and what is to be said of it. seen is what the daemon
+    answers to GET /witnesses."""
+    now, deaf, unread = seen["now"], seen["never_heard"], seen["unread"]
+    last = f"the last was {seen['last_event']}, {span(now - seen['last_event_at'])} ago" if seen["last_event"] else ""
+    heard = f"{seen['events']} events today" + (f", {last}" if last else "")
+    live, proved = seen["live"], seen["proved"]
+    lines = [(not deaf, "heard", heard + (
+        f"; no hook of {', '.join(deaf[:5])} was ever heard: it may have begun before they were installed, or they are "
+        "switched off there (`/hooks` in that session shows them)" if deaf else ""))]
+    lines.append((live == 0 or seen["records"] > 0, "records", f"of {seen['records']} of {live} live sessions" + (
+        "" if seen["records"] or not live else ": Claude Code keeps none that can be read; an answer is seen later")))
+    lines.append((not unread, "transcripts", f"of {seen['transcripts']} sessions are read" + (
+        f"; not that of {', '.join(unread[:5])}" if unread else "")))
+    servers = [f"{path} ({row['version'] or 'tmux'}, {row['panes']} panes)" for path, row in seen["servers"].items()]
+    lines.append((not seen["silent"], "tmux", "; ".join(
+        (servers or ["no server is known"]) + [f"{path}: {why}" for path, why in seen["silent"].items()])))
+    lines.append((True, "panes", f"of {proved} of {live} live sessions are proved by their terminal"))
+    decided = seen["decided"]
+    lines.append((True, "decided", ", ".join(f"{decided[who]} by {who}" for who in sorted(decided)) or "nothing yet"))
+    lines[-1] = (True, "decided", f"today {lines[-1][2]}; {seen['against']} times against the hooks' last word")
+    return lines
 
 
 # ======================================================================================================================
@@ -2088,13 +2169,15 @@ class Store:
     """The database: sessions (each as JSON), the ids of the events that were taken, the history of every change. Used under
     the daemon's lock. What save() has returned from survives a kill -9 (SQLite's write-ahead log)."""
 
-    FORM = 1  # of the tables; goes into the file (PRAGMA user_version), so that an older program leaves a newer one's alone
-    SCHEMA = """
-        CREATE TABLE IF NOT EXISTS sessions (session_id TEXT PRIMARY KEY, value TEXT NOT NULL);
-        CREATE TABLE IF NOT EXISTS events (event_id TEXT PRIMARY KEY, at REAL NOT NULL);
-        CREATE TABLE IF NOT EXISTS history (session_id TEXT, at REAL, state TEXT, reason TEXT, since REAL, witness TEXT,
-                                            fact TEXT, text TEXT);
+    FORM = 2  # of the tables; it is in the file (PRAGMA user_version), so that an older program leaves a newer one's alone
+    TABLES = {
+        "sessions": {"session_id": "TEXT PRIMARY KEY", "value": "TEXT NOT NULL"},
+        "events": {"event_id": "TEXT PRIMARY KEY", "at": "REAL NOT NULL", "session_id": "TEXT", "name": "TEXT"},
+        "history": {"session_id": "TEXT", "at": "REAL", "state": "TEXT", "reason": "TEXT", "since": "REAL",
+                    "witness": "TEXT", "fact": "TEXT", "text": "TEXT", "against": "TEXT"}}
+    INDEXES = """
         CREATE INDEX IF NOT EXISTS history_by_session ON history (session_id, at);
+        CREATE INDEX IF NOT EXISTS events_by_session ON events (session_id, at);
     """
 
     def __init__(self, path: str):
@@ -2106,13 +2189,14 @@ class Store:
             except sqlite3.OperationalError:  # locked, full, not ours to write: the content is well
                 raise
             except sqlite3.DatabaseError as error:
-                self.put_aside(error)
+                self.put_aside("broken", f"was broken ({error})")
                 self.db = self.open()
         except (sqlite3.Error, OSError) as error:
             raise Fault(f"can't use the database {path}: {error}; mend that, or move the file away") from None
 
     def open(self) -> Any:
-        """The database, whole and with its tables. Fault if it is a newer program's; then it is only read."""
+        """The database, whole and with its tables, which an older program may have made. One of a newer program is put
+        aside, for that one to find."""
         import sqlite3
         import urllib.parse
         if os.path.exists(self.path):
@@ -2120,8 +2204,7 @@ class Store:
             with contextlib.closing(reader):
                 form = reader.execute("PRAGMA user_version").fetchone()[0]
             if form > self.FORM:
-                raise Fault(f"the database {self.path} is of a newer Trail Boss (form {form}, where this one knows "
-                            f"{self.FORM}): install that one again, or move the file away")
+                self.put_aside("newer", f"is of a newer Trail Boss (form {form}, where this one knows {self.FORM})")
         db = sqlite3.connect(self.path, check_same_thread=False, timeout=1)
         try:
             db.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -2130,20 +2213,35 @@ class Store:
             found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
                 raise sqlite3.DatabaseError(" ".join(found.split()))
-            db.executescript(self.SCHEMA)
-            db.execute(f"PRAGMA user_version={self.FORM}")
+            self.make_tables(db)
         except BaseException:
             db.close()
             raise
         return db
 
-    def put_aside(self, error: Exception) -> None:
-        """A broken database out of the way, for whoever may mend it. The live sessions are found again without it."""
-        aside = f"{self.path}.broken-{time.time():.0f}"
+    def make_tables(self, db: Any) -> None:
+        """The tables, where they are not there; and the columns that came with a later form. sqlite3.DatabaseError if
+        something else is there under their names."""
+        import sqlite3
+        for table, columns in self.TABLES.items():
+            form = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+            db.execute(f"CREATE TABLE IF NOT EXISTS {table} ({form})")
+            there = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+            for name in [name for name in columns if name not in there]:
+                if "NULL" in columns[name] or "KEY" in columns[name]:
+                    raise sqlite3.DatabaseError(f"its table {table} has no {name}")
+                db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
+        db.executescript(self.INDEXES)
+        db.execute(f"PRAGMA user_version={self.FORM}")
+
+    def put_aside(self, name: str, why: str) -> None:
+        """A database that can't be used out of the way, whole. The live sessions are found again without it."""
+        aside = f"{self.path}.{name}-{time.time():.0f}"
         for end in ("", "-wal", "-shm"):
             if os.path.exists(self.path + end):
                 os.replace(self.path + end, aside + end)
-        print(f"trailboss: the database was broken ({error}): it is put aside as {aside}", file=sys.stderr, flush=True)
+        print(f"trailboss: the database {self.path} {why}: it is put aside as {aside}, and the sessions that live are found "
+              "anew", file=sys.stderr, flush=True)
 
     def load(self) -> Board:
         """The board as it was saved last. A row that can't be read is passed over: the witnesses tell of it again."""
@@ -2170,12 +2268,31 @@ class Store:
                     (key, json.dumps(plain(s))) for key, s in new.sessions.items() if old.sessions.get(key) != s])
                 self.db.executemany("DELETE FROM sessions WHERE session_id = ?",
                                     [(key,) for key in old.sessions if key not in new.sessions])
-                self.db.executemany("INSERT OR IGNORE INTO events VALUES (?, ?)",
-                                    [storable((e.event_id, e.at)) for e in events if e.event_id])
-                self.db.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                self.db.executemany("INSERT OR IGNORE INTO events (event_id, at, session_id, name) VALUES (?, ?, ?, ?)",
+                                    [storable((e.event_id, e.at, e.session_id, e.name)) for e in events if e.event_id])
+                self.db.executemany(f"INSERT INTO history ({', '.join(Change._fields)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                                     [storable(change) for change in changes(old, new, now)])
         except sqlite3.OperationalError as error:
             raise Unsaved(f"the state can't be saved in {self.path}: {error}") from None
+
+    def history(self, session_id: str, most: int = 500) -> List[Change]:
+        """The last changes of a session, oldest first."""
+        rows = self.db.execute(f"SELECT {', '.join(Change._fields)} FROM history WHERE session_id = ? "
+                               "ORDER BY at DESC, rowid DESC LIMIT ?", (*storable([session_id]), most)).fetchall()
+        return [Change(*(value if value is not None else "" for value in row)) for row in reversed(rows)]
+
+    def tally(self, since: float) -> Dict[str, Any]:
+        """From a time on: how many changes each witness decided, how many of those against a hook that did not tell within
+        two seconds, how many hook events came; and the last of those."""
+        decided = self.db.execute("SELECT witness, COUNT(*) FROM history WHERE at >= ? AND state != '' GROUP BY witness",
+                                  (since,)).fetchall()
+        against = self.db.execute(
+            "SELECT COUNT(*) FROM history AS h WHERE at >= ? AND against != '' AND NOT EXISTS (SELECT 1 FROM events AS e "
+            "WHERE e.session_id = h.session_id AND e.at BETWEEN h.at - 2 AND h.at + 2)", (since,)).fetchone()[0]
+        events = self.db.execute("SELECT COUNT(*) FROM events WHERE at >= ?", (since,)).fetchone()[0]
+        last = self.db.execute("SELECT name, at FROM events ORDER BY at DESC LIMIT 1").fetchone()
+        return {"decided": dict(decided), "against": against, "events": events, "last_event": last and last[0],
+                "last_event_at": last and last[1]}
 
     def prune(self, now: float) -> None:
         with self.db:
@@ -2387,6 +2504,9 @@ class Transcripts:
             path, pause = find_transcript(config, session_id), min(pause * 2, 60.0)
             self.found[session_id] = (path, now + pause, pause)
         return path or told
+
+    def is_read(self, path: str) -> bool:
+        return bool(path in self.tails and self.tails[path].mark)
 
     def forget(self, path: str) -> None:
         """Read this one from its end again the next time."""
@@ -2863,15 +2983,43 @@ class Daemon:
             answer = listing(self.board, self.world.servers, self.clock(), everything)
             return {**answer, "trouble": self.trouble}
 
-    def detail(self, wanted: str, here: Optional[Tuple[str, str, str]], screen: bool) -> Dict[str, Any]:
-        """A session in full, for `show`; without an ID, the one that waits longest."""
+    def named(self, wanted: str, here: Optional[Tuple[str, str, str]]) -> Tuple[Session, Dict[str, Any]]:
+        """The session of an ID, or the one that waits longest, with the beginning of an answer about it."""
         with self.lock:
             now, servers = self.clock(), self.world.servers
             queue = waiting(self.board, now)
             if not wanted and not queue:
                 raise Fault("nothing is waiting", 4)
             s = meant(list(self.board.sessions.values()), wanted, here) if wanted else queue[0]
-        answer = {"now": now, "session": item(s, servers, now) if s.wait else session_row(s, servers)}
+        return s, {"now": now, "session": item(s, servers, now) if s.wait else session_row(s, servers)}
+
+    def explain(self, wanted: str, here: Optional[Tuple[str, str, str]]) -> Dict[str, Any]:
+        """A session with its history."""
+        s, answer = self.named(wanted, here)
+        with self.lock:
+            return {**answer, "history": [change._asdict() for change in self.store.history(s.session_id)]}
+
+    def witnesses(self) -> Dict[str, Any]:
+        """What each witness tells at present, for `doctor`; "today" is the last 24 hours."""
+        silent = {path: str(fault) for path, fault in self.look_at_tmux([]).items()}
+        with self.lock:
+            now, servers = self.clock(), self.world.servers
+            live = [s for s in self.board.sessions.values() if not s.ended_at and is_interactive(s)]
+            paths = {s.session_id: self.transcripts.where(s.transcript_path, s.config, s.session_id)
+                     for s in live if s.had_turn}
+            read = [key for key, path in paths.items() if self.transcripts.is_read(path)]
+            return {
+                "now": now, **self.store.tally(now - 86400), "live": len(live),
+                "never_heard": [s.session_id[:8] for s in live if not s.heard_at],
+                "records": sum(1 for s in live if s.record), "transcripts": len(read),
+                "unread": [key[:8] for key in paths if key not in read],
+                "proved": sum(1 for s in live if s.pane and s.process and s.process.tty), "silent": silent,
+                "servers": {path: {"version": server.version, "panes": len(server.panes)}
+                            for path, server in servers.items() if server.pid and path not in silent}}
+
+    def detail(self, wanted: str, here: Optional[Tuple[str, str, str]], screen: bool) -> Dict[str, Any]:
+        """A session in full, for `show`."""
+        s, answer = self.named(wanted, here)
         if screen:
             if not s.pane:
                 raise Fault(f"session {s.session_id[:8]} has no pane to show" + attach_hint(s))
@@ -3295,8 +3443,11 @@ def route(daemon: Daemon, method: str, target: str, headers: Any, body: bytes) -
         return {"trailboss": VERSION, "pid": os.getpid()}
     if method == "GET" and path == "/queue":
         return daemon.queue("all=1" in options)
+    if method == "GET" and path == "/witnesses":
+        return daemon.witnesses()
     if method == "GET" and session:
-        return daemon.detail(session.group(1).replace("%25", "%"), here_of(typed_in), "screen=1" in options)
+        wanted, here = session.group(1).replace("%25", "%"), here_of(typed_in)
+        return daemon.explain(wanted, here) if "history=1" in options else daemon.detail(wanted, here, "screen=1" in options)
     if method == "POST" and path in ("/jump", "/skip", "/snooze"):
         try:
             ask = read_json(body)
@@ -4212,6 +4363,26 @@ def uninstall(env: Mapping[str, str]) -> List[str]:
     return lines or ["nothing of Trail Boss was found"]
 
 
+def hooks_line(config: str) -> Tuple[bool, str, str]:
+    """For `doctor`: are our hooks in a config folder's settings, each once and all, and is what they run there?"""
+    path = os.path.join(config, "settings.json")
+    how = f"`{own_command()} install` puts them in"
+    try:
+        settings = parse_settings(path, read_settings(path))
+    except Fault as fault:
+        return False, "hooks", str(fault)
+    ours = our_hooks(settings)
+    if settings.get("disableAllHooks") is True:
+        return False, "hooks", f"disableAllHooks is set in {path}: Claude Code runs none"
+    if {event: len(hooks) for event, hooks in ours.items()} != dict.fromkeys(HOOKED, 1):
+        missing = [event for event in HOOKED if event not in ours]
+        wrong = f"lacks ours on {', '.join(missing)}" if missing else "has some of ours twice"
+        return False, "hooks", f"{path} {wrong}; {how}"
+    if not os.access(os.path.join(config, EMITTER), os.R_OK):
+        return False, "hooks", f"{os.path.join(config, EMITTER)}, which the hooks run, is not there; {how}"
+    return True, "hooks", f"all {len(HOOKED)} are in {path}"
+
+
 def taken_out(done: str, what: str, take: Callable[[], bool]) -> List[str]:
     try:
         return [done] if take() else []
@@ -4265,12 +4436,41 @@ def cmd_list(args: Any, env: Mapping[str, str], out: Any) -> int:
 
 
 def cmd_show(args: Any, env: Mapping[str, str], out: Any) -> int:
-    wanted = args.id.replace("%", "%25")
-    if not re.match(r"[%A-Za-z0-9_-]*\Z", wanted):
-        raise Fault(f"no session has the ID {args.id!r}; `trailboss list --all` shows them all")
-    answer = request(env, "GET", f"/sessions/{wanted}" + ("?screen=1" if args.screen else ""))
+    answer = request(env, "GET", session_target(args.id) + ("?screen=1" if args.screen else ""))
     out.write(show_text(answer, *terminal(out, env)))
     return 0
+
+
+def session_target(wanted: str) -> str:
+    """Where the daemon tells of the session that an ID means."""
+    target = wanted.replace("%", "%25")
+    if not re.match(r"[%A-Za-z0-9_-]*\Z", target):
+        raise Fault(f"no session has the ID {wanted!r}; `trailboss list --all` shows them all")
+    return f"/sessions/{target}"
+
+
+def cmd_explain(args: Any, env: Mapping[str, str], out: Any) -> int:
+    answer = request(env, "GET", session_target(args.id) + "?history=1")
+    today = time.strftime("%Y-%m-%d", time.localtime(answer["now"]))
+    clock = lambda at: time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)).replace(today + " ", "")
+    out.write(explain_text(answer, clock, terminal(out, env)[0]))
+    return 0
+
+
+def cmd_doctor(args: Any, env: Mapping[str, str], out: Any) -> int:
+    """The hooks are looked at from here, for the daemon may be what is missing."""
+    home = state_home(env)
+    lines = [hooks_line(config) for config in configs_of(home, env)]
+    code = 0
+    try:
+        daemon, seen = daemon_address(home), request(env, "GET", "/witnesses")
+        lines += [(True, "daemon", f"pid {daemon['pid']} on 127.0.0.1:{daemon['port']}"), *witness_lines(seen)]
+    except Fault as fault:
+        lines.append((False, "daemon", str(fault)))
+        code = fault.code
+    for well, name, text in lines:
+        print(harmless(f"{'ok' if well else '!!'}  {name:<11}  {text}"), file=out)
+    return code or int(not all(well for well, _, _ in lines))
 
 
 def cmd_jump(args: Any, env: Mapping[str, str], out: Any) -> int:
@@ -4357,6 +4557,8 @@ COMMANDS = (
         CLIENT)),
     ("show", cmd_show, "what one asks, in full, and what went before", (
         ID, ("--screen", {"action": "store_true", "help": "the pane as it is"}))),
+    ("explain", cmd_explain, "why one is where it is: each change, when, and which witness said so", (ID,)),
+    ("doctor", cmd_doctor, "which witnesses are at work, and how often they disagreed", ()),
     ("install", cmd_install, "add the hooks to Claude Code's settings, and the program beside them", (
         ("--project", {"action": "store_true", "help": "the hooks into this folder's .claude/settings.json instead"}),
         ("--tmux", {"action": "store_true", "help": "the keys too: one line in your tmux.conf"}),

@@ -492,3 +492,55 @@ def test_emit_is_never_a_usage_error(daemon, capsys):
     done = subprocess.run([*daemon.program, "emit", "--nothing", "x"], env=daemon.env, input=EVENT, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"") and len(spooled(daemon)) == 1
+
+
+# ---- explain and doctor ------------------------------------------------------------------------------------------------
+
+def test_explain_tells_each_change_with_its_witness(daemon):
+    daemon.start()
+    at = time.time() - 100
+    daemon.hear("UserPromptSubmit", X_Event_Time=at, prompt="paint it")
+    daemon.hear("PermissionRequest", X_Event_Time=at + 5, tool_name="Bash", tool_input={"command": "rm -r x\x1b[31m"})
+    code, text = call(daemon, "explain")
+    assert code == 0 and "\x1b" not in text
+    head, state, _, *table = text.splitlines()
+    assert head.startswith("s1 ") and state.startswith("permission, waits 1m: Bash: rm -r x")
+    assert [line.split()[1:5] for line in table] == [
+        ["STATE", "WITNESS", "WHY"], ["working", "hook", "UserPromptSubmit"],
+        ["permission", "hook", "PermissionRequest:", "rm"]]
+    daemon.hear("Stop", X_Event_Time=at + 20)
+    assert call(daemon, "explain", "s1")[1].count("\n") == text.count("\n") + 1
+    for argv, wanted in ((["explain", "nobody"], 1), (["explain", "a b"], 1)):
+        with pytest.raises(tb.Fault):
+            tb.cmd_explain(tb.build_parser().parse_args(argv), daemon.env, io.StringIO())
+        assert call(daemon, *argv)[0] == wanted
+
+
+def test_explain_without_anybody_who_waits(daemon):
+    daemon.start()
+    assert call(daemon, "explain")[0] == 4
+    daemon.end()
+    assert call(daemon, "explain")[0] == 3
+
+
+def test_doctor_tells_what_is_missing(daemon, monkeypatch):
+    config = daemon.home.parent / "claude"
+    config.mkdir()
+    env = {"CLAUDE_CONFIG_DIR": str(config)}
+    code, text = call(daemon, "doctor", **env)
+    assert code == 3 and "!!  hooks" in text and "SessionStart" in text and "!!  daemon" in text and "install" in text
+    hook = tb.hook_entry(str(config), "/home/me")
+    (config / "settings.json").write_text(tb.with_ours("", hook))
+    assert "is not there" in call(daemon, "doctor", **env)[1]
+    (config / tb.EMITTER).write_text("")
+    daemon.start()
+    daemon.hear("Stop", X_Event_Id="e1")
+    code, text = call(daemon, "doctor", **env)
+    lines = {line.split()[1]: line for line in text.splitlines()}
+    assert list(lines) == ["hooks", "daemon", "heard", "records", "transcripts", "tmux", "panes", "decided"]
+    assert "1 events today, the last was Stop" in lines["heard"] and "1 by hook; 0 times against" in lines["decided"]
+    assert lines["records"].startswith("!!") and "none that can be read" in lines["records"] and code == 1
+    (config / "settings.json").write_text('{"disableAllHooks": true}')
+    assert "disableAllHooks" in call(daemon, "doctor", **env)[1]
+    (config / "settings.json").write_text("{")
+    assert "line 1" in call(daemon, "doctor", **env)[1]

@@ -3,6 +3,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -902,20 +903,48 @@ def test_two_that_start_one_at_the_same_time_have_one(daemon):
     assert not daemon.address(), "the others do not take its place when it ends"
 
 
-def test_database_of_a_newer_version_is_not_touched(daemon):
+def test_database_of_a_newer_version_is_put_aside_whole(daemon):
     daemon.start()
     assert daemon.hear("Stop") == 200 and daemon.end() == 0
     path = daemon.home / "trailboss.db"
     with contextlib.closing(sqlite3.connect(str(path))) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (tb.Store.FORM,)
         db.execute("PRAGMA user_version=%d" % (tb.Store.FORM + 1))
-    before = path.read_bytes(), path.stat().st_mtime_ns
-    code, out, err = daemon.run("serve", "--port", "0")
-    assert (code, err.count("\n")) == (1, 1) and "newer" in err and str(path) in err
-    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
-    with contextlib.closing(sqlite3.connect(str(path))) as db:
-        db.execute("PRAGMA user_version=0")  # as the first version left it
-    assert daemon.start().waiting() == ["s1"]
+    before = path.read_bytes()
+    daemon.start()
+    assert daemon.waiting() == [] and daemon.hear("Stop") == 200 and daemon.waiting() == ["s1"]
+    aside, = [p for p in daemon.home.iterdir() if re.search(r"\.newer-\d+\Z", p.name)]
+    said = daemon.log.read_text()
+    assert aside.read_bytes() == before and str(aside) in said and said.count("put aside") == 1
+
+
+@pytest.mark.parametrize("form", [0, 1])
+def test_database_of_an_older_version_is_taken_over(daemon, form):
+    daemon.start()
+    assert daemon.hear("Stop") == 200 and daemon.end() == 0
+    with contextlib.closing(sqlite3.connect(str(daemon.home / "trailboss.db"))) as db:
+        for table, column in (("events", "session_id"), ("events", "name"), ("history", "against")):
+            names = [row[1] for row in db.execute("PRAGMA table_info(%s)" % table) if row[1] != column]
+            db.execute("DROP INDEX IF EXISTS events_by_session")
+            db.execute("CREATE TABLE former AS SELECT %s FROM %s" % (", ".join(names), table))
+            db.execute("DROP TABLE %s" % table)  # Python 3.8's SQLite may not know DROP COLUMN
+            db.execute("ALTER TABLE former RENAME TO %s" % table)
+        db.execute("PRAGMA user_version=%d" % form)
+        db.commit()
+    assert daemon.start().waiting() == ["s1"] and "aside" not in daemon.log.read_text()
+    with contextlib.closing(sqlite3.connect(str(daemon.home / "trailboss.db"))) as db:
+        assert db.execute("SELECT COUNT(*), MAX(against) FROM history").fetchone() in [(1, None), (1, "")]
+        assert db.execute("PRAGMA user_version").fetchone() == (tb.Store.FORM,)
+
+
+def test_database_with_other_tables_is_put_aside(daemon):
+    daemon.home.mkdir(exist_ok=True)
+    with contextlib.closing(sqlite3.connect(str(daemon.home / "trailboss.db"))) as db:
+        db.execute("CREATE TABLE sessions (name TEXT)")
+        db.commit()
+    daemon.start()
+    assert daemon.hear("Stop") == 200 and daemon.waiting() == ["s1"]
+    assert [p for p in daemon.home.iterdir() if ".broken-" in p.name] and "has no session_id" in daemon.log.read_text()
 
 
 def test_detached_daemon_that_can_not_start_says_why(daemon):

@@ -23,7 +23,7 @@ RICH = tb.Session(
     asks=(tb.Ask("", "", "permission", "Bash", {"command": "ls", "deep": {"n": [1, 2.5, None, True, 10 ** 30]}}, 4.0),
           tb.Ask("a1", "Explore", "question", "AskUserQuestion", {"questions": [{"question": "?"}]}, 4.5)),
     asked_at=4.5, end=tb.End("stopped", 5.0, "text", True),
-    told_at=5.5, tells="failed", told="an API error", told_text="Overloaded", turn_told=True, stop_due=True, agents_at=5.25,
+    heard="Stop", decision="allowed by the person", decided_at=5.4, told_at=5.5, tells="failed", told="an API error", told_text="Overloaded", turn_told=True, stop_due=True, agents_at=5.25,
     record=record("0a1b", "waiting", at=6.0, pid=77, waiting_for="permission prompt", foreign=True), silent=True, answered_at=1.0,
     before=record("0a1b", "busy", at=5.0),
     state="stuck", witness="record", why="record: waiting", state_at=6.0,

@@ -134,6 +134,7 @@ def session(session_id="5f51aaaa-0001", pane_id="%1", ago=60.0, reason="permissi
                    snoozed_until)
     pane = tb.Pane(socket, 1, pane_id) if pane_id else None
     return tb.Session(session_id, **{"state": "stuck", "state_at": NOW - ago, "wait": wait, "cwd": cwd, "pane": pane,
+                                     "record": tb.Record(9, session_id, "waiting", at=NOW - ago),
                                      "witness": "hook", "why": "PermissionRequest", **more})
 
 
@@ -152,17 +153,29 @@ def test_an_item_has_what_is_documented_and_a_little_more():
         "background_tasks": 2, "permission_mode": "plan", "uncertain": True,
         "evidence": {"witness": "hook", "at": NOW - 60, "fact": "PermissionRequest"},
         # ours
-        "state": "stuck", "state_since": NOW - 60, "snoozed": False, "background": False, "pid": 812}]}
+        "state": "stuck", "state_since": NOW - 60, "snoozed": False, "background": False, "pid": 812, "record": True,
+        "last_sign": NOW - 60}]}
 
 
 def test_an_item_of_a_session_of_which_little_is_known():
-    s = session(pane_id="", text="", tool_name="", reason="stopped", cwd="", kind="bg")
+    s = session(pane_id="", text="", tool_name="", reason="stopped", cwd="", kind="bg", record=None)
     assert listing(s)["items"] == [{
         "session_id": "5f51aaaa-0001", "pane": None, "server": "", "window": "", "reason": "stopped", "since": NOW - 60,
         "waited_s": 60.0, "snoozed_until": None, "skipped": False, "cwd": "", "project": "", "title": "", "ask": "",
         "tool_name": None, "agent": None, "background_tasks": 0, "permission_mode": None, "uncertain": False,
         "evidence": {"witness": "hook", "at": NOW - 60, "fact": "PermissionRequest"}, "state": "stuck",
-        "state_since": NOW - 60, "snoozed": False, "background": True, "pid": None}]
+        "state_since": NOW - 60, "snoozed": False, "background": True, "pid": None, "record": False, "last_sign": 0.0}]
+
+
+def test_without_a_record_a_row_says_what_cannot_be_known():
+    notes = [tb.notes_of(row, NOW) for row in listing(
+        session(ago=600, record=None), session("b", ago=60, record=None), session("c", ago=600),
+        session("d", reason="stopped", ago=600, record=None))["items"]]
+    assert notes == ["[may be answered] ", "", "", ""]
+    working = [session(state="working", wait=None, heard_at=NOW - 900, told_at=NOW - ago, record=record, session_id=str(ago))
+               for ago, record in ((720, None), (60, None), (800, tb.Record(9, "x", "busy", at=NOW - 900)))]
+    rows = listing(*working, everything=True)["sessions"]
+    assert sorted(tb.notes_of(row, NOW) for row in rows) == ["", "", "[quiet 12m] "]
 
 
 @pytest.mark.parametrize("snoozed_until, told, snoozed", [
