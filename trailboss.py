@@ -978,7 +978,8 @@ def judge_record(s: Session, r: Record, now: float) -> Optional[Verdict]:
         return Verdict("idle", "record", fact, r.at)
     told = TELLS[s.tells] if s.told_at >= s.turn_at and s.told_at > (s.end.at if s.end and not s.turn_open else 0) else ""
     if told in ("interrupted", "error") or told in ("stopped", "parked") and s.turn_open:
-        return stuck(told if told != "parked" else "stopped", r.at, "record", f"{fact}; {s.told}", r.at, told_words(s))
+        told = "stopped" if told == "parked" else told
+        return stuck(told, min(s.told_at, r.at), "record", f"{fact}; {s.told}", r.at, told_words(s))  # /compact moves r.at
     if s.turn_open and now < r.at + STOP_GRACE:
         return None  # the Stop may be on its way
     if s.turn_open:  # no Stop: it was denied or interrupted. Without hooks that is for the transcript to say
@@ -1026,9 +1027,10 @@ def same_wait(s: Session, old: Wait, v: Verdict) -> bool:
     if v.ask:  # the same dialog; or one that a record showed before its hook event was here
         return old.since == v.since or bool(s.wait) and not old.tool_name and abs(old.since - v.since) < SAME_ASK \
             and old.reason in WAITING_FOR.values()
+    turn_between = old.since < s.turn_at <= v.since
     if s.wait:
-        return old.since == v.since or old.reason == v.reason and not old.since < s.turn_at <= v.since
-    return (old.reason, old.since) == (v.reason, v.since)
+        return old.since == v.since or old.reason == v.reason and not turn_between
+    return old.reason == v.reason and abs(old.since - v.since) < SAME_ASK and not turn_between
 
 
 def strangers(board: Board, records: Mapping[int, Record], now: float) -> List[Record]:
@@ -1048,8 +1050,8 @@ def take_stranger(board: Board, r: Record, process: Optional[Process], path: str
     session at its first prompt waits for nobody."""
     old = board.sessions.get(r.session_id) or Session(r.session_id, first_at=r.started_at)
     since = board.sightings.get(r.pid, ("", 0.0))[1]
-    if same_process(old.process, process):
-        s = old._replace(ended_at=0.0)
+    if same_process(old.process, process) and since <= old.ended_at:
+        s = old._replace(ended_at=0.0)  # it was never gone; else it was resumed there
     else:
         s = Session(r.session_id, first_at=old.first_at, config=r.config, process=process,
                     transcript_path=path or old.transcript_path, had_turn=r.status in ("busy", "waiting"),
