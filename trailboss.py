@@ -54,7 +54,7 @@ import threading
 import time
 import traceback
 import unicodedata
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 VERSION = "0.1"
 
@@ -228,6 +228,7 @@ class Session(NamedTuple):
     told: str = ""
     told_text: str = ""
     turn_told: bool = False
+    by_machine: bool = False
     stop_due: bool = False
     agents_at: float = 0.0
     decision: str = ""
@@ -694,7 +695,7 @@ def learn(s: Session, e: Event) -> Session:
 
 def note_start(s: Session, e: Event) -> Session:
     """SessionStart: no turn yet. After compaction (source compact) it changes nothing."""
-    if e.data.get("source") == "compact" or e.at < s.heard_at:
+    if e.data.get("source") == "compact" or e.at < max(s.heard_at, s.turn_at):
         return s
     return s._replace(heard_at=e.at, says="idle", fact=f"SessionStart ({text_of(e.data.get('source'))})", turn_at=e.at,
                       turn_open=False, had_turn=False, queued=False, background=0, agents=(), asks=(), end=None,
@@ -708,14 +709,14 @@ def note_prompt(s: Session, e: Event) -> Session:
     machine = is_machine_prompt(prompt)
     known = s.turn_told and abs(e.at - s.turn_at) < SKEW and (machine or same_text(prompt, s.prompt))
     s = s._replace(had_turn=True, prompt=s.prompt if machine else prompt[:2000])
-    if known:  # the transcript told of it first
-        return s._replace(heard_at=max(s.heard_at, e.at), fact="UserPromptSubmit", turn_told=False)
+    if known:  # the transcript told of it first; and it goes on telling, if a later hook was here before this one
+        return s._replace(heard_at=max(s.heard_at, e.at), fact="UserPromptSubmit", turn_told=s.heard_at > e.at)
     if e.at < s.heard_at:
         return s._replace(turn_at=max(s.turn_at, e.at))
     if s.turn_open and s.state == "working" and not machine:
         return s._replace(heard_at=e.at, queued=True)
     return s._replace(heard_at=e.at, says="working", fact="UserPromptSubmit", turn_at=e.at, turn_open=True, queued=False,
-                      asks=s.asks if machine else (), turn_told=False, stop_due=False)
+                      asks=s.asks if machine else (), by_machine=machine, turn_told=False, stop_due=False)
 
 
 def same_text(a: str, b: str) -> bool:
@@ -829,7 +830,8 @@ def note_line(s: Session, line: Line) -> Session:
         return s._replace(agents_at=max(s.agents_at, line.at))
     if line.at < s.turn_at:
         return s
-    if line.kind in ("prompt", "woken") and line.at > s.turn_at + LEAD and not (s.end and s.end.at > line.at + SKEW):
+    lead = 0.0 if s.says == "idle" else LEAD  # within it, it is the prompt that a hook told of
+    if line.kind in ("prompt", "woken") and line.at > s.turn_at + lead and not (s.end and s.end.at > line.at + SKEW):
         s = told_turn(s, line)
     over = line.kind in ("ended", "parked") and TELLS[s.tells] in ("interrupted", "error")  # says no more than that it is
     if line.at < s.told_at or over and s.told_at >= s.turn_at:
@@ -858,7 +860,8 @@ def told_turn(s: Session, line: Line) -> Session:
     may still be on its way."""
     late = s.turn_open and s.tells in ("ended", "parked", "final") and not (s.end and s.end.at >= s.turn_at)
     return s._replace(says="working", fact="a prompt", turn_at=line.at, turn_open=True, had_turn=True, queued=False,
-                      prompt=line.text[:2000] if line.kind == "prompt" else s.prompt, turn_told=True, stop_due=late)
+                      prompt=line.text[:2000] if line.kind == "prompt" else s.prompt, by_machine=line.kind == "woken",
+                      turn_told=True, stop_due=late)
 
 
 def told_fact(line: Line) -> str:
@@ -916,16 +919,21 @@ def judge(s: Session, now: float) -> Optional[Verdict]:
     if s.ended_at:
         return Verdict("gone", "hook" if s.fact.startswith("SessionEnd") else "process", s.fact, s.ended_at)
     r = s.record
-    if r and (r.at > s.heard_at or now - s.heard_at >= DOUBT and not s.silent
-              and r.at >= s.turn_at - (LEAD if r.status == "busy" else 0) and not outvoted(s, r)):
+    if r and not outvoted(s, r) and (r.at > s.heard_at or now - s.heard_at >= DOUBT and not s.silent and in_turn(s, r)):
         return judge_record(s, r, now)
     return judge_hooks(s, now)
 
 
+def in_turn(s: Session, r: Record) -> bool:
+    """Is a record about this turn? A dialog outlives the prompts of machines."""
+    return r.at >= s.turn_at - (LEAD if r.status == "busy" else 0) or r.status == "waiting" and s.by_machine
+
+
 def outvoted(s: Session, r: Record) -> bool:
-    """Did a hook and the transcript both say, after the record's time, that the turn ended? It is not written yet."""
-    ended = s.says == "stuck" and not (s.end and s.end.parked) and s.tells == "ended"
-    return r.status == "busy" and ended and s.told_at > r.at
+    """Does the transcript know better than a record of before? Where a hook said too that the turn ended, the record is not
+    written yet; where a menu of the person's own hides what it would say, it is of long ago."""
+    ended = s.says == "stuck" and not (s.end and s.end.parked) and s.tells == "ended" and r.status == "busy"
+    return s.told_at > r.at and (ended or s.silent)
 
 
 def judge_hooks(s: Session, now: float) -> Verdict:
@@ -934,7 +942,8 @@ def judge_hooks(s: Session, now: float) -> Verdict:
     if asks:
         ask = asks[0]
         return stuck(ask.reason, ask.at, "hook", "PermissionRequest" if ask.tool_name else "Elicitation", ask.at, ask=ask)
-    against = s.says == "working" or s.says == "stuck" and TELLS[s.tells] not in ("stopped", "parked")
+    against = s.says == "working" or s.says == "idle" and s.had_turn or \
+        s.says == "stuck" and TELLS[s.tells] not in ("stopped", "parked")
     if s.turn_told or s.told_at > s.heard_at and against and s.tells:
         return judge_told(s, now)
     if s.says == "stuck" and s.end:
@@ -1030,7 +1039,8 @@ def same_wait(s: Session, old: Wait, v: Verdict) -> bool:
     turn_between = old.since < s.turn_at <= v.since
     if s.wait:
         return old.since == v.since or old.reason == v.reason and not turn_between
-    return old.reason == v.reason and abs(old.since - v.since) < SAME_ASK and not turn_between
+    near = old.since == v.since or abs(old.since - v.since) < SAME_ASK and not (s.end and s.end.at == v.since)
+    return old.reason == v.reason and near and not turn_between  # a record's time, then the transcript's, of the same end
 
 
 def strangers(board: Board, records: Mapping[int, Record], now: float) -> List[Record]:
@@ -1050,7 +1060,7 @@ def take_stranger(board: Board, r: Record, process: Optional[Process], path: str
     session at its first prompt waits for nobody."""
     old = board.sessions.get(r.session_id) or Session(r.session_id, first_at=r.started_at)
     since = board.sightings.get(r.pid, ("", 0.0))[1]
-    if same_process(old.process, process) and since <= old.ended_at:
+    if same_process(old.process, process) and (since <= old.ended_at or not old.had_turn):
         s = old._replace(ended_at=0.0)  # it was never gone; else it was resumed there
     else:
         s = Session(r.session_id, first_at=old.first_at, config=r.config, process=process,
@@ -2385,10 +2395,11 @@ class Records:
         return [record for _, record in now_there.values() if record]
 
 
-def find_transcript(config: str, session_id: str) -> str:
-    """The transcript of a session that only its record told of, or ""."""
+def find_transcript(configs: Sequence[str], session_id: str) -> str:
+    """The transcript of a session in one of these config folders, the newest if there are several; or ""."""
     try:
-        found = glob.glob(os.path.join(glob.escape(config), "projects", "*", session_id + ".jsonl"))
+        found = [path for config in configs
+                 for path in glob.glob(os.path.join(glob.escape(config), "projects", "*", session_id + ".jsonl"))]
         return max(found, key=os.path.getmtime) if found else ""
     except (OSError, ValueError):
         return ""
@@ -2470,10 +2481,16 @@ class Transcripts:
     def __init__(self) -> None:
         self.tails: Dict[str, Tail] = {}
         self.found: Dict[str, Tuple[str, float, float]] = {}  # session id: path, when to look for it again, how long until
+        self.again: Set[str] = set()
 
     def look(self, wanted: Mapping[Tuple[str, str], str], configs: Sequence[str]) -> Dict[Tuple[str, str], List[Line]]:
         """What is new in these transcripts: {(session id, agent id or ""): path} in, lines out."""
+        for path in list(self.again):  # a hook that is heard meanwhile may add one
+            self.again.discard(path)
+            self.tails.pop(path, None)
         self.tails = {path: self.tails.get(path) or Tail() for path in wanted.values()}
+        known = {session_id for session_id, _ in wanted}
+        self.found = {key: value for key, value in self.found.items() if key in known}
         return {key: self.read(path, *key, configs) for key, path in wanted.items()}
 
     def read(self, path: str, session_id: str, agent_id: str, configs: Sequence[str]) -> List[Line]:
@@ -2492,10 +2509,12 @@ class Transcripts:
                             for line in parse_transcript(tail.lines(data), session_id, tail.calls, agent_id)]
             tail.mark = mark if tail.place >= st.st_size else mark[:2] + (-1, 0)
             return said
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if isinstance(error, FileNotFoundError):
+                self.tails[path] = Tail()  # the next one there may have its inode
             return []
 
-    def where(self, told: str, config: str, session_id: str) -> str:
+    def where(self, told: str, configs: Sequence[str], session_id: str) -> str:
         """The path of a session's transcript: what its hooks told, if it is there; else it is looked for, ever more rarely.
         "" if there is none."""
         if told and os.path.lexists(told):
@@ -2503,7 +2522,7 @@ class Transcripts:
         now = time.monotonic()
         path, due, pause = self.found.get(session_id, ("", 0.0, 0.5))
         if now >= due and not (path and os.path.lexists(path)):
-            path, pause = find_transcript(config, session_id), min(pause * 2, 60.0)
+            path, pause = find_transcript(configs, session_id), min(pause * 2, 60.0)
             self.found[session_id] = (path, now + pause, pause)
         return path or told
 
@@ -2512,8 +2531,7 @@ class Transcripts:
 
     def forget(self, path: str) -> None:
         """Read this one from its end again the next time."""
-        if path in self.tails:
-            self.tails[path] = Tail()
+        self.again.add(path)
 
 
 # ======================================================================================================================
@@ -2805,8 +2823,9 @@ class Daemon:
                 fresh.append(e)
                 board = take_event(board, e)
                 now_s = board.sessions[e.session_id]
-                if now_s.asks and e.at < now_s.told_at:  # a dialog that is told of late: the transcript may know its end
-                    self.transcripts.forget(now_s.transcript_path)
+                if now_s.asks and e.at < max(now_s.told_at, now_s.agents_at):  # told of late: a transcript may know its end
+                    for path in self.transcripts_of([now_s]).values():
+                        self.transcripts.forget(path)
                 if e.process:
                     world = world._replace(processes={**world.processes, e.process.pid:
                                                       e.process if e.process.start else None})
@@ -2839,7 +2858,7 @@ class Daemon:
             self.world = self.world._replace(records=live, processes=processes)
             newcomers = strangers(self.board, live, self.clock())
             sessions = [s for s in self.board.sessions.values() if not s.ended_at and s.entrypoint == "cli"]
-        paths = {r.session_id: self.transcripts.where("", r.config, r.session_id) for r in newcomers}
+        paths = {r.session_id: self.transcripts.where("", [r.config], r.session_id) for r in newcomers}
         said = self.transcripts.look({**self.transcripts_of(sessions), **{(key, ""): path for key, path in paths.items()}},
                                      self.configs())
         with self.lock:
@@ -2854,25 +2873,27 @@ class Daemon:
         """Where the transcripts of these sessions are, and of those of their subagents that ask or are waited for."""
         wanted = {}
         for s in sessions:
-            path = self.transcripts.where(s.transcript_path, s.config, s.session_id)
-            wanted[s.session_id, ""] = path
+            wanted[s.session_id, ""] = path = self.transcript_of(s)
             agents = {a.agent_id for a in s.asks if a.agent_id}.union(s.agents if s.end and s.end.parked else ())
             for agent_id in (agent_id for agent_id in agents if SESSION_ID.match(agent_id)):
                 wanted[s.session_id, agent_id] = os.path.join(os.path.dirname(path), s.session_id, "subagents",
                                                               f"agent-{agent_id}.jsonl")
         return {key: path for key, path in wanted.items() if path}
 
+    def transcript_of(self, s: Session) -> str:
+        return self.transcripts.where(s.transcript_path, [s.config] if s.config else self.default_configs, s.session_id)
+
     def fill_in(self, board: Board) -> Board:
         """Fill in from the transcript what a wait is about where no hook told. Lines come late: five tries, 1 s apart."""
         now = self.clock()
-        bare = {(s.session_id, s.wait.since): s for s in board.sessions.values() if s.wait and not s.wait.text}
+        bare = {(s.session_id, s.wait.since): s for s in board.sessions.values()
+                if s.wait and (not s.wait.text or (s.session_id, s.wait.since) in self.tries)}
         self.tries = {key: self.tries.get(key, (0, now)) for key in bare}
         for key, s in bare.items():
             tries, due = self.tries[key]
             if tries < 5 and now >= due:
                 self.tries[key] = (tries + 1, now + 1)
-                path = self.transcripts.where(s.transcript_path, s.config, s.session_id)
-                context = read_context(path, s.session_id, self.configs())
+                context = read_context(self.transcript_of(s), s.session_id, self.configs())
                 board = board._replace(sessions={**board.sessions, s.session_id: tell(s, context)})
         return board
 
@@ -3007,8 +3028,7 @@ class Daemon:
         with self.lock:
             now, servers = self.clock(), self.world.servers
             live = [s for s in self.board.sessions.values() if not s.ended_at and is_interactive(s)]
-            paths = {s.session_id: self.transcripts.where(s.transcript_path, s.config, s.session_id)
-                     for s in live if s.had_turn}
+            paths = {s.session_id: self.transcript_of(s) for s in live if s.had_turn}
             read = [key for key, path in paths.items() if self.transcripts.is_read(path)]
             return {
                 "now": now, **self.store.tally(now - 86400), "live": len(live),
@@ -3026,8 +3046,7 @@ class Daemon:
             if not s.pane:
                 raise Fault(f"session {s.session_id[:8]} has no pane to show" + attach_hint(s))
             return {**answer, "screen": self.tmux.screen(s.pane)}
-        path = self.transcripts.where(s.transcript_path, s.config, s.session_id)
-        context = read_context(path, s.session_id, self.configs())
+        context = read_context(self.transcript_of(s), s.session_id, self.configs())
         wait = s.wait or Wait("", 0.0)
         return {**answer, "tool_name": wait.tool_name, "tool_input": wait.tool_input, "lines": context.lines,
                 "last_message": wait.text if wait.reason == "error" else s.last_message or context.message}
@@ -3231,8 +3250,8 @@ def tell(s: Session, context: Context) -> Session:
     empty where the transcript's is not: ExitPlanMode.)"""
     wait = s.wait
     if wait.reason not in ("permission", "question", "plan"):
-        wait = wait._replace(text=context.message)
-    elif context.tool_name and wait.tool_name in ("", context.tool_name) and not wait.agent:
+        wait = wait._replace(text=wait.text or context.message)
+    elif context.tool_name and (wait.tool_name in ("", context.tool_name) or not s.asks) and not wait.agent:
         wait = wait._replace(tool_name=context.tool_name, tool_input=context.tool_input,
                              reason=TOOL_REASONS.get(context.tool_name, wait.reason),
                              text=one_line_input(context.tool_name, context.tool_input))

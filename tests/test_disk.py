@@ -3,9 +3,12 @@ import contextlib
 import json
 import os
 import pwd
+import random
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -23,7 +26,8 @@ RICH = tb.Session(
     asks=(tb.Ask("", "", "permission", "Bash", {"command": "ls", "deep": {"n": [1, 2.5, None, True, 10 ** 30]}}, 4.0),
           tb.Ask("a1", "Explore", "question", "AskUserQuestion", {"questions": [{"question": "?"}]}, 4.5)),
     asked_at=4.5, end=tb.End("stopped", 5.0, "text", True),
-    heard="Stop", decision="allowed by the person", decided_at=5.4, told_at=5.5, tells="failed", told="an API error", told_text="Overloaded", turn_told=True, stop_due=True, agents_at=5.25,
+    heard="Stop", decision="allowed by the person", decided_at=5.4, told_at=5.5, tells="failed", told="an API error", told_text="Overloaded", turn_told=True, by_machine=True,
+    stop_due=True, agents_at=5.25,
     record=record("0a1b", "waiting", at=6.0, pid=77, waiting_for="permission prompt", foreign=True), silent=True, answered_at=1.0,
     before=record("0a1b", "busy", at=5.0),
     state="stuck", witness="record", why="record: waiting", state_at=6.0,
@@ -691,9 +695,9 @@ def test_newest_transcript_of_a_session_is_found(config):
     other.parent.mkdir()
     other.write_bytes(b"")
     os.utime(str(other), (5e9, 5e9))
-    assert tb.find_transcript(str(config), "s1") == str(other)
-    assert tb.find_transcript(str(config), "s2") == ""
-    assert tb.find_transcript("/no\0where", "s1") == "" and tb.find_transcript("", "s1") == ""
+    assert tb.find_transcript([str(config)], "s1") == str(other)
+    assert tb.find_transcript([str(config)], "s2") == ""
+    assert tb.find_transcript(["/no\0where"], "s1") == "" and tb.find_transcript([], "s1") == ""
 
 
 def test_transcript_that_vanishes_while_it_is_looked_for(config, monkeypatch):
@@ -702,7 +706,7 @@ def test_transcript_that_vanishes_while_it_is_looked_for(config, monkeypatch):
     def gone(path):
         raise FileNotFoundError(path)
     monkeypatch.setattr(tb.os.path, "getmtime", gone)
-    assert tb.find_transcript(str(config), "s1") == ""
+    assert tb.find_transcript([str(config)], "s1") == ""
 
 
 def test_context_behind_a_long_line_of_claude_codes_own(tmp_path):
@@ -713,3 +717,311 @@ def test_context_behind_a_long_line_of_claude_codes_own(tmp_path):
     blob = {"type": "api-request-blob", "message": {"content": "x" * 600_000}}
     path.write_text("{}\n" * 10 + json.dumps(said) + "\n" + json.dumps(blob) + "\n")
     assert tb.read_context(str(path), "s1", [str(tmp_path)]).message == "Shall I go on?"
+
+
+# ---- transcripts that grow ---------------------------------------------------------------------------------------------
+
+class Watched:
+    """One transcript in a projects folder, and what is told of it look by look."""
+
+    def __init__(self, config, content=b""):
+        self.config, self.transcripts = config, tb.Transcripts()
+        self.path = Path(transcript(config, content))
+
+    def grow(self, data):
+        with self.path.open("ab") as file:
+            file.write(data)
+        return self
+
+    def new(self, path=None):
+        """The texts of the lines that are new."""
+        wanted = {("s1", ""): str(path or self.path)}
+        told = within(20, lambda: self.transcripts.look(wanted, [str(self.config)]))
+        return [line.text for line in told["s1", ""]]
+
+
+def test_each_line_is_told_once_and_when_it_is_whole(config):
+    watched = Watched(config, said("old") + b"\n")
+    assert watched.new() == ["old"] and watched.new() == []
+    assert watched.grow(said("one") + b"\n").new() == ["one"]
+    whole = said("two")
+    assert watched.grow(whole[:20]).new() == [] and watched.grow(whole[20:-1]).new() == []
+    assert watched.grow(whole[-1:]).new() == []
+    assert watched.grow(b"\n" + said("three")).new() == ["two"]
+    assert watched.grow(b"\n").new() == ["three"] and watched.new() == []
+
+
+def test_byte_by_byte_is_line_by_line(config):
+    watched, told = Watched(config), []
+    for byte in said("ä\u2028🐄") + b"\r\n" + b"\xef\xbb\xbf" + said("b") + b"\n":
+        told += watched.grow(bytes([byte])).new()
+    assert told == ["ä\u2028🐄", "b"]
+
+
+@pytest.mark.parametrize("data, told", [
+    (said("a") + b"\r\n" + said("b") + b"\r\n", ["a", "b"]), (said("a") + b"\r" + b"\n" + said("b") + b"\n", ["a", "b"]),
+    (said("a\u2028b\u0085c\x0bd\re") + b"\n", ["a\u2028b\u0085c\x0bd\re"]),
+    (said("a").replace(b'"a"', b'"a\xff"') + b"\n", ["a\ufffd"]),
+    (b"\0" * 5000 + said("a") + b"\n", ["a"]), (b"\0" * 5000 + b"\n" + said("a") + b"\n", ["a"]),
+    (said("x")[:30] + b"\n" + said("a") + b"\n", ["a"]), (b"\n\n \n" + said("a") + b"\n", ["a"]),
+    (b"\xef\xbb\xbf" + said("a") + b"\n", ["a"])], ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize("first", [True, False], ids=["first-look", "later"])
+def test_what_lines_may_look_like(config, first, data, told):
+    watched = Watched(config, b"" if not first else data)
+    if not first:
+        assert watched.new() == []
+        watched.grow(data)
+    assert watched.new() == told and watched.grow(said("next") + b"\n").new() == ["next"]
+
+
+def test_two_entries_on_one_line_are_two(config):
+    def entry(text):
+        return b'{"parentUuid":null,' + said(text)[1:]
+    assert Watched(config, entry("a") + entry("b") + b"\n").new() == ["a", "b"]
+    assert Watched(config).grow(entry("a")[:-9] + entry("b") + b"\n").new() == ["b"]
+
+
+def test_a_file_that_was_cut_off_is_begun_anew(config):
+    watched = Watched(config, said("one") + b"\n" + said("two") + b"\n" + said("hal")[:30])
+    assert watched.new() == ["one", "two"]
+    watched.path.write_bytes(said("three") + b"\n")
+    assert watched.new() == ["three"]
+    watched.path.write_bytes(b"")
+    assert watched.new() == [] and watched.grow(said("four") + b"\n").new() == ["four"]
+
+
+def test_another_file_in_its_place_is_begun_anew(config):
+    """Its old place is nothing in the new one, however long that is; nor is the half of a line."""
+    watched = Watched(config, said("one") + b"\n" + said("half")[:40])
+    assert watched.new() == ["one"]
+    other = watched.path.with_name("aside")
+    other.write_bytes(said("a" * 100) + b"\n" + said("b") + b"\n")
+    other.rename(watched.path)
+    assert watched.new() == ["a" * 100, "b"] and watched.grow(said("c") + b"\n").new() == ["c"]
+
+
+def test_a_file_that_was_removed_and_is_back(config):
+    watched = Watched(config, said("one") + b"\n")
+    assert watched.new() == ["one"]
+    watched.path.unlink()
+    assert watched.new() == [] and watched.new() == []
+    watched.path.write_bytes(said("two") + b"\n")  # the new file may get the old one's inode
+    assert watched.new() == ["two"]
+    assert watched.grow(said("three") + b"\n").new() == ["three"]
+
+
+def test_forgotten_it_is_read_again(config):
+    watched = Watched(config, said("one") + b"\n")
+    assert watched.new() == ["one"] and watched.new() == []
+    watched.transcripts.forget(str(watched.path))
+    watched.transcripts.forget("/another")
+    assert watched.new() == ["one"] and watched.new() == []
+
+
+def test_one_that_is_not_wanted_any_more_is_begun_anew_later(config):
+    watched = Watched(config, said("one") + b"\n")
+    assert watched.new() == ["one"]
+    assert watched.transcripts.look({}, [str(config)]) == {} and watched.transcripts.tails == {}
+    assert watched.new() == ["one"]
+
+
+def test_the_calls_are_known_from_one_look_to_the_next(config):
+    def entry(kind, block):
+        return json.dumps({"type": kind, "timestamp": NOW, "message": {"content": [block]}}).encode() + b"\n"
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
+    watched = Watched(config, entry("assistant", call))
+    assert watched.new() == [""]
+    watched.grow(entry("user", {"type": "tool_result", "tool_use_id": "t1", "content": "ok"}))
+    line, = watched.transcripts.look({("s1", ""): str(watched.path)}, [str(config)])["s1", ""]
+    assert (line.kind, line.tool_name, line.tool_input) == ("result", "Bash", {"command": "ls"})
+
+
+def test_where_a_transcript_is(config, tmp_path):
+    transcripts, told = tb.Transcripts(), Path(transcript(config, b""))
+    assert transcripts.where(str(told), [str(config)], "s1") == str(told)
+    moved = told.parent.with_name("-moved") / told.name
+    moved.parent.mkdir()
+    told.rename(moved)
+    assert transcripts.where(str(told), [str(config)], "s1") == str(moved)
+    told.write_bytes(b"")
+    assert transcripts.where(str(told), [str(config)], "s1") == str(told)
+    assert transcripts.where("", [str(config)], "s1") in (str(told), str(moved))  # only its record tells of it
+    for odd in ("/no\0where", "x" * 5000, str(tmp_path / "gone"), "relative"):
+        assert transcripts.where(odd, [str(config)], "s2") == odd
+    assert transcripts.where("", [], "s3") == ""
+
+
+def test_a_transcript_that_is_not_there_is_looked_for_ever_more_rarely(config, monkeypatch):
+    looked, clock = [], [1000.0]
+    monkeypatch.setattr(tb, "find_transcript", lambda *_: looked.append(clock[0]) or "")
+    monkeypatch.setattr(tb.time, "monotonic", lambda: clock[0])
+    transcripts = tb.Transcripts()
+    for _ in range(3000):  # ten minutes of ticks
+        assert transcripts.where(str(config / "gone"), [str(config)], "s1") == str(config / "gone")
+        clock[0] += 0.2
+    pauses = [b - a for a, b in zip(looked, looked[1:])]
+    assert 5 < len(looked) < 20 and pauses[0] < 2 and max(pauses) < 61 and pauses == sorted(pauses), looked
+
+
+def test_paths_that_lead_elsewhere_are_not_watched(config, tmp_path):
+    watched = Watched(config, said("mine") + b"\n")
+    before = open_files()
+    secret = tmp_path / "secret.jsonl"
+    secret.write_bytes(said("secret") + b"\n")
+    evil = tmp_path / "config-evil" / "projects" / "w" / "s1.jsonl"
+    evil.parent.mkdir(parents=True)
+    shutil.copy(str(secret), str(evil))
+    (config / "projects" / "link.jsonl").symlink_to(secret)
+    (config / "projects" / "away").symlink_to(tmp_path, target_is_directory=True)
+    inside = str(config / "projects")
+    for path in [str(secret), str(evil), inside + "/link.jsonl", inside + "/away/secret.jsonl",
+                 inside + "/../../secret.jsonl", "/dev/zero", "/dev/tty", "/etc/passwd", "relative", inside,
+                 inside + "/a\0b", inside + "/a\ud800"]:
+        assert watched.new(path) == [] and watched.new(path) == [], path
+    for path in odd_files(config / "projects"):
+        assert watched.new(path) == [] and watched.new(path) == [], path
+    assert watched.new() == ["mine"] and open_files() == before
+
+
+def test_one_that_can_not_be_read_is_told_once_it_can_be():
+    with as_nobody() as folder:
+        (folder / "config").mkdir()
+        watched = Watched(folder / "config", said("one") + b"\n")
+        watched.path.chmod(0)
+        assert watched.new() == [] and watched.new() == []
+        watched.path.chmod(0o600)
+        assert watched.new() == ["one"]
+
+
+def test_where_nothing_is_new_nothing_is_opened(config, monkeypatch):
+    watched, opened, open_file = Watched(config, said("one") + b"\n" + said("ha")[:9]), [], tb.open_file
+    monkeypatch.setattr(tb, "open_file", lambda *given: opened.append(given) or open_file(*given))
+    assert watched.new() == ["one"] and len(opened) == 1
+    for _ in range(20):
+        assert watched.new() == []
+    assert len(opened) == 1
+    watched.grow(b"more").new()
+    assert len(opened) == 2
+
+
+def test_no_descriptor_is_left_open(config):
+    watched, before = Watched(config, b""), open_files()
+    for n in range(50):
+        watched.grow(said("x") + b"\n").new()
+        watched.new(config / "projects")
+        watched.new("/dev/null")
+    assert open_files() == before
+
+
+HUGE = """
+import json, os, resource, sys
+sys.path.insert(0, sys.argv[1])
+import trailboss as tb
+config, kind = sys.argv[2:]
+path = os.path.join(config, "projects", "-w", "s1.jsonl")
+transcripts = tb.Transcripts()
+
+def look():
+    return [line.text[:20] for line in transcripts.look({("s1", ""): path}, [config])["s1", ""]]
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform != "darwin" else 1 << 20)
+
+def said(text):
+    return json.dumps({"type": "assistant", "message": {"content": text}}).encode() + b"\\n"
+
+with open(path, "wb") as file:
+    file.write(said("first"))
+    if kind == "sparse":
+        file.seek(8 << 30)
+        file.write(b"\\n" + said("end"))
+told, before = look(), peak()
+block = b"x" * (1 << 20)
+with open(path, "ab") as file:
+    if kind == "line":
+        file.write(b'{"type": "assistant", "message": {"content": "')
+        for _ in range(40):
+            file.write(block)
+        file.write(b'"}}\\n')
+    elif kind == "growth":
+        for _ in range(100):
+            file.write(b'{"type": "api-request-blob", "x": "' + block[:1 << 19] + b'"}\\n' + said("y" * (1 << 19)))
+    file.write(said("after"))
+looks = 0
+while looks < 50 and "after" not in told:
+    told += look()
+    looks += 1
+at_end = transcripts.tails[path].place == os.stat(path).st_size
+print(json.dumps([told[0], told[-1], len(told), looks, at_end, peak() - before]))
+"""
+
+
+@pytest.mark.parametrize("kind, told, most_looks", [("line", 2, 3), ("growth", 102, 5), ("sparse", 2, 1)])
+def test_what_is_huge_costs_little_memory(config, kind, told, most_looks):
+    """A line of 40 MB is passed over, 100 MB are read bit by bit, and of 8 GB only the end."""
+    Watched(config)
+    root = str(Path(tb.__file__).parent)
+    done = subprocess.run([sys.executable, "-c", HUGE, root, str(config), kind], stdout=subprocess.PIPE, timeout=60,
+                          check=True)
+    first, last, count, looks, at_end, megabytes = json.loads(done.stdout.decode())
+    assert (first, last, count, at_end) == ("end" if kind == "sparse" else "first", "after", told, True)
+    assert looks <= most_looks and megabytes < 60, (looks, megabytes)
+
+
+# ---- what no transcript should be ----------------------------------------------------------------------------------------
+
+def real_lines():
+    """Lines of the recordings' transcripts that are worth parsing, not too long."""
+    files = sorted((Path(__file__).parent / "captures").glob("*/transcripts/**/*.jsonl"))
+    found = [line for file in files for line in file.read_bytes().split(b"\n") if tb.WORTH.search(line) and len(line) < 4000]
+    assert len(found) > 200
+    return found
+
+
+def mutated(line, others, chance):
+    """A line with something wrong with it: bytes, or values in places where others are expected."""
+    how = chance.randrange(7)
+    if how == 0:
+        n = chance.randrange(len(line))
+        return line[:n] + bytes(chance.randrange(256) for _ in range(chance.randrange(5))) + line[n + chance.randrange(4):]
+    if how == 1:
+        return line[:chance.randrange(len(line))] + chance.choice(others)
+    if how == 2:
+        return chance.choice((b"\0" * 9, b"\xef\xbb\xbf", b"[", b"{", b'{"parentUuid":')) + line
+    entry = json.loads(line.decode())
+    places = []
+
+    def walk(value):
+        for key in (value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()):
+            places.append((value, key))
+            walk(value[key])
+    walk(entry)
+    for _ in range(chance.randrange(1, 4)):
+        holder, key = chance.choice(places)
+        holder[key] = chance.choice((None, True, 0, -1, 1e300, "", "\ud83d", "x" * 3000, [], {}, [None], {"a": [1]}, [["x"]],
+                                     entry.get("message"), entry.get("type"), "user", "assistant", "2027-01-15T08:00:00Z"))
+        try:
+            places = [(a, b) for a, b in places if a[b] is not None]
+        except (KeyError, IndexError):
+            break
+    try:
+        return json.dumps(entry).encode()
+    except ValueError:  # it holds itself
+        return line
+
+
+def test_no_line_is_an_exception():
+    chance, lines, calls, board = random.Random(57), real_lines(), {}, tb.take_event(tb.Board(), event("Stop", at=100.0))
+    kinds = set()
+    for n in range(3000):
+        whole = chance.choice(lines)
+        odd = mutated(whole, lines, chance)
+        session_id = tb.text_of(json.loads(whole.decode()).get("sessionId")) or "s1"
+        told = tb.parse_transcript([odd, whole], session_id, calls, chance.choice(("", "", "a1")))
+        kinds.update(line.kind for line in told)
+        told = [line._replace(at=100.0 + n) for line in told]
+        board = tb.observe(tb.take_lines(board, "s1", told, 100.0 + n), tb.World(), 100.0 + n)
+        json.dumps(tb.plain(board.sessions["s1"]), ensure_ascii=False).encode("utf-8")
+        json.dumps(tb.context_of(told, calls)._asdict(), ensure_ascii=False).encode("utf-8")
+        assert len(calls) <= tb.MOST_CALLS, odd
+    assert len(kinds) >= 9, kinds

@@ -507,6 +507,222 @@ def test_parse_time(text, at):
     assert tb.parse_time(text) == pytest.approx(at, abs=1e-6)
 
 
+# -- what a transcript line says ---------------------------------------------------------------------------------------
+
+def told(*entries, calls=None, agent_id=""):
+    return tb.parse_transcript([encode(entry) for entry in entries], "s1", {} if calls is None else calls, agent_id)
+
+
+def kinds(*entries, **more):
+    return [line.kind for line in told(*entries, **more)]
+
+
+def assistant(*blocks, message_id="m1", stop=None, model="claude", **more):
+    entry = line("assistant", list(blocks), **more)
+    return {**entry, "message": {**entry["message"], "id": message_id, "stop_reason": stop, "model": model}}
+
+
+TEXT = {"type": "text", "text": "x"}
+BASH = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
+READ = {"type": "tool_use", "id": "t2", "name": "Read", "input": {"file_path": "/a"}}
+REFUSED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+
+
+def denied(text=REFUSED, call_id="t1", is_error=True, **more):
+    return line("user", [{"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": is_error}], **more)
+
+
+@pytest.mark.parametrize("entry, kind", [
+    (line("user", "paint"), "prompt"), (line("user", [TEXT]), "prompt"),
+    (line("user", "paint", promptSource="typed", origin={"kind": "human"}), "prompt"),
+    (line("user", "paint", promptSource="queued"), "prompt"),
+    (line("user", "paint", promptSource="sdk"), "prompt"), (line("user", "paint", origin="human"), "prompt"),
+    (line("user", "paint", origin={}), "prompt"), (line("user", "paint", origin=None), "prompt"),
+    (line("user", "what is <task-notification>?"), "prompt"),
+    (line("user", [{"type": "image", "source": {}}]), "prompt"),
+    (line("user", [{"type": "document", "source": {}}]), "prompt"),
+    (line("user", "paint", origin={"kind": "task-notification"}), "woken"),
+    (line("user", "paint", origin={"kind": "peer"}), "woken"),
+    (line("user", "paint", origin={"kind": "auto-continuation"}), "woken"),
+    (line("user", "paint", promptSource="system"), "woken"),
+    (line("user", "paint", promptSource="system", origin={"kind": "human"}), "woken"),
+    (line("user", "<task-notification>\n<task-id>a1</task-id>"), "woken"),
+    (line("user", " <system-reminder>x</system-reminder>"), "woken"),
+    (line("user", "[SYSTEM NOTIFICATION - NOT USER INPUT]"), "woken"),
+    (line("user", "<cross-session-message from=x>"), "woken")], ids=lambda value: str(value)[-60:])
+def test_a_prompt_is_a_persons_or_a_machines(entry, kind):
+    assert kinds(entry) == [kind]
+
+
+def test_a_prompt_has_its_text_and_its_time():
+    assert told(line("user", [TEXT, {"type": "image"}, {"type": "text", "text": "y"}], at="2027-01-15T08:00:00.250Z")) == [
+        tb.Line("prompt", 1800000000.25, "x\ny")]
+    assert told(line("user", [{"type": "image", "source": {}}])) == [tb.Line("prompt", NOW, "")]
+
+
+@pytest.mark.parametrize("stop, kind", [
+    ("end_turn", "final"), ("stop_sequence", "final"), ("max_tokens", "final"), ("refusal", "final"), (None, "said"),
+    ("tool_use", "said"), ("pause_turn", "said"), ("", "said"), (["end_turn"], "said"), (5, "said")])
+def test_claudes_words_are_the_last_ones_if_it_says_so(stop, kind):
+    assert told(assistant(TEXT, stop=stop)) == [tb.Line(kind, NOW, "x", fresh=True)]
+
+
+def test_a_message_with_a_call_is_no_end_whatever_it_says():
+    assert kinds(assistant(TEXT, BASH, stop="end_turn")) == ["call"]
+
+
+def test_a_call_says_which_tools_are_open_and_whether_it_is_a_further_message():
+    bash = ("", "Bash", {"command": "ls"})
+    assert [one[2:8] for one in told(assistant(TEXT), assistant(BASH), assistant(READ), assistant(TEXT),
+                                     assistant(TEXT, message_id="m2"))] == [
+        ("x", "", "", {}, (), True), ("", *bash, ("Bash",), True),
+        ("", "", "Read", {"file_path": "/a"}, ("Bash", "Read"), False), ("x", "", "", {}, ("Bash", "Read"), False),
+        ("x", "", "", {}, ("Bash", "Read"), True)]
+    both = told(assistant(TEXT, BASH, READ))
+    assert [(one.text, one.tool_name, one.open, one.fresh) for one in both] == [
+        ("x", "Bash", ("Bash",), True), ("", "Read", ("Bash", "Read"), True)]
+
+
+def test_a_result_is_its_calls_and_says_what_is_open_after_it():
+    calls = {}
+    told(assistant(BASH), assistant(READ), calls=calls)
+    one, = told(result("red"), calls=calls)
+    assert one == tb.Line("result", NOW, "red", "", "Bash", {"command": "ls"}, ("Read",))
+    assert told(result("blue", "t2"), calls=calls) == [tb.Line("result", NOW, "blue", "", "Read", {"file_path": "/a"})]
+    assert told(result("blue", "t2"), calls=calls) == [tb.Line("result", NOW, "blue")] and calls == {}
+
+
+def test_two_calls_of_one_tool_leave_it_open_until_both_have_a_result():
+    calls = {}
+    told(assistant(BASH, {**BASH, "id": "t2"}), calls=calls)
+    assert [told(result("x", call_id), calls=calls)[0].open for call_id in ("t1", "t2")] == [("Bash",), ()]
+
+
+@pytest.mark.parametrize("entry, kind", [
+    (denied(toolDenialKind="user-rejected"), "refused"), (denied("whatever", toolDenialKind="user-rejected"), "refused"),
+    (denied("whatever", toolDenialKind="interrupted"), "refused"),
+    (denied(toolDenialKind="user-rejected", holdsPersonsWords=True), "result"),
+    (denied(REFUSED + " To tell you how to proceed, the user said:\nrather blue"), "result"),
+    (denied(REFUSED + " the user said:\nrather blue", toolDenialKind="user-rejected"), "result"),
+    (denied(toolDenialKind="automode-blocked"), "result"), (denied(toolDenialKind="cancelled"), "result"),
+    (denied(), "refused"), (denied([{"type": "text", "text": REFUSED}]), "refused"),  # 2.1.150 writes no toolDenialKind
+    (denied(is_error=False), "result"), (denied("Error: no such file"), "result"),
+    (denied(toolDenialKind=["user-rejected"]), "result"), (denied(toolDenialKind=""), "refused")],
+    ids=lambda value: str(value)[100:260])
+def test_a_refusal_without_a_word_is_one(entry, kind):
+    one, = told(assistant(BASH), entry)[1:]
+    assert (one.kind, one.tool_name) == (kind, "Bash")
+
+
+def test_the_comment_with_which_a_call_was_allowed_is_no_prompt():
+    entry = line("user", [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"},
+                          {"type": "text", "text": "but quick"}])
+    assert told(entry) == [tb.Line("result", NOW, "ok\nbut quick")]
+
+
+@pytest.mark.parametrize("mark", ["[Request interrupted by user]", "[Request interrupted by user for tool use]"])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_the_mark_of_an_interruption_leaves_no_call_open(mark, blocks):
+    calls = {}
+    told(assistant(BASH), assistant(READ), calls=calls)
+    assert told(line("user", [{"type": "text", "text": mark}] if blocks else mark), calls=calls) == [
+        tb.Line("interrupted", NOW, mark)]
+    assert calls == {}
+
+
+def test_a_refusal_and_the_mark_in_one_entry():
+    entry = denied(toolDenialKind="user-rejected")
+    entry["message"]["content"].append({"type": "text", "text": "[Request interrupted by user for tool use]"})
+    assert kinds(assistant(BASH), entry) == ["call", "refused", "interrupted"]
+
+
+@pytest.mark.parametrize("pending, kind", [
+    ({}, "ended"), ({"pendingBackgroundAgentCount": 0, "pendingWorkflowCount": 0}, "ended"),
+    ({"pendingBackgroundAgentCount": 1}, "parked"), ({"pendingWorkflowCount": 2}, "parked"),
+    ({"pendingBackgroundAgentCount": "1"}, "ended"), ({"pendingBackgroundAgentCount": None}, "ended"),
+    ({"pendingBackgroundAgentCount": [1]}, "ended"), ({"pendingBackgroundAgentCount": -1}, "ended")])
+def test_the_turns_end_and_whether_something_will_wake_it(pending, kind):
+    assert told(line("system", "x", subtype="turn_duration", durationMs=5, **pending)) == [tb.Line(kind, NOW)]
+
+
+@pytest.mark.parametrize("subtype", ["stop_hook_summary", "away_summary", "compact_boundary", "api_error", "local_command",
+                                     "informational", "bridge_status", "agents_killed", None, ["turn_duration"]])
+def test_another_line_of_the_system_says_nothing(subtype):
+    assert told(line("system", "x", subtype=subtype)) == []
+
+
+def test_an_api_error_is_one_and_what_claude_code_makes_up_else_is_nothing():
+    made_up = assistant(TEXT, model="<synthetic>", stop="stop_sequence")
+    assert told(made_up) == []  # "No response requested."
+    assert told({**made_up, "isApiErrorMessage": True, "error": "rate_limit"}) == [tb.Line("failed", NOW, "x", fresh=True)]
+    assert told({**made_up, "isApiErrorMessage": False}) == []
+
+
+@pytest.mark.parametrize("more", [
+    {"isSidechain": True}, {"sessionId": "s0"}, {"sessionId": None}, {"sessionId": ["s1"]}, {"isMeta": True},
+    {"isCompactSummary": True}, {"isVisibleInTranscriptOnly": True}, {"type": "summary"}, {"type": "attachment"},
+    {"type": "progress"}, {"type": "api-request-blob"}, {"type": "queue-operation"}], ids=str)
+def test_what_is_not_the_main_threads_own_talk_says_nothing(more):
+    for entry in (line("user", "x"), assistant(TEXT), assistant(BASH), result("x"), denied(),
+                  line("user", "[Request interrupted by user]"), line("system", "x", subtype="turn_duration")):
+        assert len(told(entry)) == 1
+        calls = {}
+        assert told({**entry, **more}, calls=calls) == [] and calls == {}, entry
+
+
+@pytest.mark.parametrize("text", [
+    "<local-command-stdout>x</local-command-stdout>", "<local-command-caveat>x", "<command-name>/model</command-name>",
+    "<command-message>init</command-message>", "<bash-input>ls</bash-input>", "<bash-stdout>x</bash-stdout>"])
+def test_a_local_command_says_nothing_and_leaves_the_calls_open(text):
+    calls = {}
+    assert kinds(assistant(BASH), line("user", text), calls=calls) == ["call"] and list(calls) == ["t1"]
+
+
+def test_a_subagents_own_file():
+    own = {"isSidechain": True, "agentId": "a1"}
+    entries = (line("user", "look", **own), assistant(BASH, **own), result("x", **own),
+               assistant(TEXT, stop="end_turn", **own))
+    assert [(one.kind, one.agent_id) for one in told(*entries, agent_id="a1")] == [
+        (kind, "a1") for kind in ("prompt", "call", "result", "final")]
+    assert told(*entries) == told(*entries, agent_id="a2") == []
+    assert kinds(line("user", "x", isSidechain=True), agent_id="a1") == ["prompt"]  # it names no agent
+    assert told(line("user", "x"), line("user", "x", agentId="a1"), agent_id="a1") == []  # the main thread's
+
+
+@pytest.mark.parametrize("decided, words", [
+    ({"decision": "accept", "source": "user_temporary"}, "allowed by the person"),
+    ({"decision": "accept", "source": "user_permanent"}, "allowed by the person"),
+    ({"decision": "accept", "source": "config"}, "allowed by config"),
+    ({"decision": "accept", "source": "hook"}, "allowed by hook"),
+    ({"decision": "reject", "source": "user_reject"}, "refused by the person"),
+    ({"decision": "reject", "source": "config"}, "refused by config"), ({"decision": "reject"}, "refused by somebody"),
+    ({"source": ["user"]}, "allowed by somebody"), ({}, "allowed by somebody"), (None, ""), ("accept", ""), ([], "")])
+def test_who_decided_on_a_call(decided, words):
+    assert tb.decision_of({"permissionDecision": decided}) == words
+    assert told(result("x", permissionDecision=decided))[0].decision == words
+    assert told(result("x"))[0].decision == tb.decision_of({}) == ""
+
+
+def test_calls_are_kept_from_one_reading_to_the_next_until_a_person_goes_on():
+    calls = {}
+    told(assistant(BASH), calls=calls)
+    assert calls == {"t1": ("Bash", {"command": "ls"}, "m1")}
+    assert told(assistant(TEXT), line("user", "<task-notification>"), calls=calls)[0].open == ("Bash",)
+    assert list(calls) == ["t1"]
+    told(line("user", "never mind"), calls=calls)
+    assert calls == {}
+
+
+def test_calls_are_bounded_and_the_newest_stay():
+    calls = {}
+    for n in range(tb.MOST_CALLS + 50):
+        told(assistant({**BASH, "id": "t%d" % n}), calls=calls)
+        assert len(calls) <= tb.MOST_CALLS
+    assert list(calls)[0] == "t50" and list(calls)[-1] == "t%d" % (tb.MOST_CALLS + 49)
+    told(assistant(*({**BASH, "id": "u%d" % n} for n in range(tb.MOST_CALLS + 50))), calls=calls)
+    assert len(calls) == tb.MOST_CALLS and list(calls)[0] == "u50"
+
+
 # -- a tool call in a few words ----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("tool_name, tool_input, words", [

@@ -78,6 +78,17 @@ def test_answers(world):
     time.sleep(1)
     world.queue_is((session, "interrupted"), since=session.answer("idle", escape))
 
+    hooks = (world.config / "trailboss-emit.sh").exists()
+    story = world.boss("explain", session.pane)
+    assert "allowed by the person" in story and "refused" in story, story
+    told = [line.split()[2] for line in story.splitlines() if line.split()[1:2] == ["permission"]]
+    assert len(told) == 4 and set(told) == {"hook" if hooks else "record"}, story
+    assert ("(the hooks' last word: PermissionRequest)" in story) == hooks, story
+    lines = {line.split()[1]: line for line in world.boss("doctor", code=0 if hooks else 1).splitlines()}
+    well = {name for name, line in lines.items() if line.startswith("ok")}
+    assert set(lines) - well == (set() if hooks else {"hooks", "heard"}), lines
+    assert "of 1 of 1 live sessions" in lines["records"] and "of 1 of 1" in lines["panes"], lines
+
 
 def test_a_message_that_is_queued(world):
     session = start(world, "queued")
