@@ -634,9 +634,9 @@ def one_line_input(tool_name: str, tool_input: Any) -> str:
 
 # ======================================================================================================================
 # 3 BOARD
-# Three steps, each a plain function. hear() and observe() only note what a witness said, with its time; judge() decides
-# from the notes which one is believed; settle() turns the verdict into a wait with its `since`. So an event that comes
-# late, twice or in the wrong order can't undo a later truth: it is noted under its own time, and judged like any other.
+# Three steps, each a plain function. hear(), note_line() and observe() only note what a witness said, with its time; judge()
+# decides from the notes which one is believed; settle() turns the verdict into a wait with its `since`. So what comes late,
+# twice or in the wrong order can't undo a later truth: it is noted under its own time, and judged like anything else.
 
 DOUBT = 0.7            # s: for so long after a hook event, an older record may just not be written yet
 LEAD = 1.0             # s: a record may turn busy this long before the prompt's hook gets to look at its clock
