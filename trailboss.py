@@ -54,7 +54,7 @@ import threading
 import time
 import traceback
 import unicodedata
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 VERSION = "0.1"
 
@@ -215,11 +215,13 @@ class Session(NamedTuple):
     turn_open: bool = False
     had_turn: bool = False
     queued: bool = False
+    prompt_id: str = ""
     prompt: str = ""
     last_message: str = ""
     background: int = 0
     agents: Tuple[str, ...] = ()
     asks: Tuple[Ask, ...] = ()
+    results: Tuple[Tuple[float, str, str, Dict[str, Any]], ...] = ()
     asked_at: float = 0.0
     end: Optional[End] = None
     # what the transcript said
@@ -228,6 +230,8 @@ class Session(NamedTuple):
     told: str = ""
     told_text: str = ""
     turn_told: bool = False
+    prompt_at: float = 0.0
+    prompt_told: str = ""
     by_machine: bool = False
     stop_due: bool = False
     agents_at: float = 0.0
@@ -306,7 +310,7 @@ EVENT_ID = re.compile(r"[!-~]{1,200}\Z")  # another one is none: cut or mended, 
 STATUSES = ("busy", "waiting", "idle", "shell")
 KEPT = ("prompt", "source", "reason", "tool_name", "tool_input", "message", "error", "last_assistant_message",
         "background_tasks", "session_title", "agent_type", "notification_type", "mcp_server_name", "url",
-        "requested_schema", "cwd", "transcript_path", "permission_mode")
+        "requested_schema", "cwd", "transcript_path", "permission_mode", "prompt_id")
 LONGEST = 200_000  # characters of one text; a longer one is cut, and says so
 
 
@@ -329,13 +333,17 @@ def encodable(text: str) -> str:
     return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
+FORGIVING: Dict[str, Any] = {
+    "parse_constant": lambda name: None, "parse_int": lambda digits: int(digits) if len(digits) < 300 else None,
+    "parse_float": lambda digits: float(digits) if abs(float(digits)) < 1e300 else None}
+JSON = json.JSONDecoder(**FORGIVING)
+
+
 def read_json(text: Any) -> Any:
     """JSON from outside. ValueError for whatever is wrong with it, also for nesting without end. A number that is none
     in strict JSON (NaN, 1e400), or has hundreds of digits, is null: the rest still counts."""
     try:
-        return json.loads(text, parse_constant=lambda name: None, parse_int=lambda digits: int(digits)
-                          if len(digits) < 300 else None, parse_float=lambda digits: float(digits)
-                          if abs(float(digits)) < 1e300 else None)
+        return json.loads(text, **FORGIVING)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -445,6 +453,7 @@ def parse_time(text: Any) -> float:
 
 
 ENTRY = '{"parentUuid":'
+TORN = 20  # places of a torn line at which an entry is looked for in vain
 LOCAL_COMMAND = ("<local-command", "<command-name>", "<command-message>", "<bash-input>", "<bash-stdout>")
 
 
@@ -480,15 +489,17 @@ Calls = Dict[str, Tuple[str, Dict[str, Any], str]]
 MOST_CALLS = 200
 
 
-def parse_transcript(lines: Sequence[bytes], session_id: str, calls: Calls, agent_id: str = "") -> List[Line]:
+def parse_transcript(lines: Sequence[bytes], session_id: str, calls: Calls, agent_id: str = "",
+                     headless: bool = False) -> List[Line]:
     """What whole transcript lines say, in their order in the file; one that can't be read is passed over (facts.md B).
 
     calls: the tool calls without a result, {id: (name, input, the id of their message)}; it is kept up to date, for the
-    lines that come next. agent_id: it is the transcript of this subagent. A line without a time has 0.
+    lines that come next. agent_id: it is the transcript of this subagent. A line without a time has 0. headless: also what
+    `claude -p --resume` wrote into the transcript of a session that is open in a pane.
     """
     found: List[Line] = []
     for entry in (entry for line in lines if WORTH.search(line) for entry in entries_of(line)):
-        if is_talk(entry, session_id, agent_id):
+        if is_talk(entry, session_id, agent_id) and (headless or not text_of(entry.get("entrypoint")).startswith("sdk")):
             kinds = {"user": lines_of_user, "assistant": lines_of_assistant, "system": lines_of_system}[entry["type"]]
             at = parse_time(entry.get("timestamp"))
             found += [line._replace(at=at, agent_id=agent_id) for line in kinds(entry, calls)]
@@ -580,7 +591,7 @@ def context_of(lines: Sequence[Line], calls: Calls) -> Context:
             shown.append((SPEAKERS.get(line.kind, "claude"), line.text))
         if line.kind == "call":
             shown.append(("tool", f"{line.tool_name}: {one_line_input(line.tool_name, line.tool_input)}"))
-    name, tool_input, _ = next(reversed(list(calls.values())), ("", {}, ""))
+    name, tool_input, _ = next(iter(calls.values()), ("", {}, ""))  # their dialogs come one at a time, in this order
     message = next((text for who, text in reversed(shown) if who == "claude"), "")
     return Context(message, name, tool_input, tuple((who, text[:2000]) for who, text in shown[-40:]))
 
@@ -588,16 +599,19 @@ def context_of(lines: Sequence[Line], calls: Calls) -> Context:
 def entries_of(line: bytes) -> List[Any]:
     """What a transcript line holds: one entry. Where a write was torn, NULs stand before it, or a second entry begins
     inside the line (scenarios.md 55): then whatever can be read. No text can fake that, since its quotes are escaped."""
-    text, found = line.decode("utf-8", "replace").strip("\0\ufeff \r"), []
+    text, found, at = line.decode("utf-8", "replace").strip("\0\ufeff \r"), [], 0
     try:
         return [clip(read_json(text), depth=12)]
     except ValueError:
-        parts = text.split(ENTRY)
-    for part in parts[:1] + [ENTRY + part for part in parts[1:]]:
+        pass
+    vain = 0
+    while at >= 0 and vain < TORN:
         try:
-            found.append(clip(read_json(part), depth=12))
-        except ValueError:
-            pass
+            entry, at = JSON.raw_decode(text, at)
+            found.append(clip(entry, depth=12))
+        except (ValueError, RecursionError):
+            at, vain = at + 1, vain + 1
+        at = text.find(ENTRY, at)
     return found
 
 
@@ -649,6 +663,7 @@ FLASH = 2.0            # s: a command of Claude Code's own (/model) makes a sess
 QUEUE_START = 2.0      # s: a prompt that was typed while it worked begins its turn this soon after the Stop
 PARKED = 600.0         # s: subagents that run on for longer than this, without a record and a line of theirs, may be dead
 SKEW = 2.0             # s: a hook's time may be this late: its process starts after what it tells of
+LATE = 3.0             # s: and a prompt's hook, on a machine under load, so late that its whole turn was over before
 QUIET = 5.0            # s: last words of Claude that nothing follows for so long, no Stop either, were the turn's end
 SAME_ASK = 2.0         # s: the same dialog told again within this time is an echo (hooks installed in two places)
 WAITING_FOR = {"permission prompt": "permission", "input needed": "question", "sandbox request": "permission",
@@ -658,22 +673,46 @@ AGENT_TYPES = ("subagent", "workflow", "teammate")
 
 
 def hear(s: Session, e: Event) -> Session:
-    """Note a hook event. One that is older than the session's end, or of a process that is dead, changes nothing; and
-    SessionStart alone never moves a session whose process lives elsewhere: a fork reports its parent's id."""
-    if e.at <= s.ended_at:
+    """Note a hook event, if it counts. Of a session that is open in two panes only the person's prompt, or a dialog, moves
+    the row to its own: there the person was last, or is asked."""
+    if not counts(s, e):
         return s
-    elsewhere = s.process and e.process and s.process.pid != e.process.pid
     if s.ended_at:
-        if e.name not in ("SessionStart", "UserPromptSubmit") and not (e.process and e.process.start):
-            return s
-        s = s._replace(ended_at=0.0, process=None)
-    elif elsewhere and (e.name == "SessionStart" or e.entrypoint not in ("", s.entrypoint)):
-        return s  # a fork; or `claude -p --resume` of what is open in a pane
-    elif elsewhere and e.name not in ("UserPromptSubmit", "PermissionRequest", "Elicitation"):
-        e = e._replace(process=None, claim=None)  # open in two panes: it is where the person was last, or is asked
+        s = s._replace(ended_at=0.0, process=None, kind="")
+    elif is_headless(s.entrypoint) and not is_headless(e.entrypoint):
+        s = s._replace(process=None)  # a person goes on with what `claude -p` began
+    apart = is_elsewhere(s, e) or not (s.process and e.process) and e.claim and s.claim not in (None, e.claim)
+    if apart and e.name not in ("SessionStart", "UserPromptSubmit", "PermissionRequest", "Elicitation"):
+        e = e._replace(process=None, claim=None)
     s = learn(s, e)
     note = NOTES.get(e.name)
     return note(s, e) if note else s
+
+
+def counts(s: Session, e: Event) -> bool:
+    """Does an event say anything of a session? Not what is older than its end, or of a process that is dead; nor what
+    `claude -p --resume` does with a session that is open in a pane; nor the start or end of another process that had it open
+    (a fork reports its parent's id); nor a start that is told of after the first turn."""
+    if e.at <= s.ended_at:
+        return False
+    if s.ended_at:
+        lives = e.process and e.process.start and not s.fact.startswith("SessionEnd")
+        return bool(lives) or e.name in ("SessionStart", "UserPromptSubmit")
+    same_kind = is_headless(e.entrypoint) == is_headless(s.entrypoint)
+    if s.first_at and not same_kind and is_headless(e.entrypoint):
+        return False
+    if same_kind and e.name in ("SessionStart", "SessionEnd") and is_elsewhere(s, e):
+        return False
+    return not (e.name == "SessionStart" and e.data.get("source") in ("startup", "clear") and s.had_turn and s.heard)
+
+
+def is_headless(entrypoint: str) -> bool:
+    """`claude -p`, or an SDK's; what tells none is taken for a person's."""
+    return entrypoint not in ("", "cli")
+
+
+def is_elsewhere(s: Session, e: Event) -> bool:
+    return bool(s.process and e.process and s.process.pid != e.process.pid)
 
 
 def learn(s: Session, e: Event) -> Session:
@@ -707,9 +746,12 @@ def note_prompt(s: Session, e: Event) -> Session:
     (captures/queued). A machine's prompt answers no dialog that a subagent has open."""
     prompt = text_of(e.data.get("prompt"))
     machine = is_machine_prompt(prompt)
-    known = s.turn_told and abs(e.at - s.turn_at) < SKEW and (machine or same_text(prompt, s.prompt))
     s = s._replace(had_turn=True, prompt=s.prompt if machine else prompt[:2000])
-    if known:  # the transcript told of it first; and it goes on telling, if a later hook was here before this one
+    told = bool(s.prompt_at) and abs(e.at - s.prompt_at) < LATE and same_text(prompt, s.prompt_told)
+    named = bool(s.prompt_id) and e.data.get("prompt_id") == s.prompt_id
+    if (told or named) and (s.asks or s.end and s.end.at > (s.prompt_at if told else s.turn_at)):
+        return s  # its turn has asked or ended already: this one comes late, or looked at its clock late
+    if told:  # the transcript told of it first; and it goes on telling, if a later hook was here before this one
         return s._replace(heard_at=max(s.heard_at, e.at), fact="UserPromptSubmit", turn_told=s.heard_at > e.at)
     if e.at < s.heard_at:
         return s._replace(turn_at=max(s.turn_at, e.at))
@@ -740,7 +782,10 @@ def note_ask(s: Session, e: Event) -> Session:
     mine = [a for a in s.asks if a.agent_id == e.agent_id]
     if any(a.at > e.at or a._replace(at=0.0) == ask._replace(at=0.0) and e.at - a.at < SAME_ASK for a in mine):
         return s
+    if any(at > e.at and tuple(call) == (e.agent_id, ask.tool_name, ask.tool_input) for at, *call in s.results):
+        return s  # it was answered before this was here
     asks = tuple(sorted([a for a in s.asks if a not in mine] + [ask], key=lambda a: a.at))
+    s = s if e.agent_id else s._replace(prompt_id=text_of(e.data.get("prompt_id")))
     s = s._replace(heard_at=max(s.heard_at, e.at), asked_at=max(s.asked_at, e.at), asks=asks, had_turn=True)
     return s if e.agent_id and s.says != "idle" else s._replace(says="working", fact=e.name, turn_open=not e.agent_id)
 
@@ -765,9 +810,11 @@ def note_stop(s: Session, e: Event) -> Session:
     tasks = running_tasks(e.data.get("background_tasks"))
     agents = tuple(text_of(task.get("id")) for task in tasks if task.get("type") in AGENT_TYPES)
     text = text_of(e.data.get("last_assistant_message")) or text_of(e.data.get("error"))
-    asks = tuple(a for a in s.asks if a.at > e.at or a.agent_id and a.agent_id in agents)
+    asks = tuple(a for a in s.asks if a.at > e.at or a.agent_id and a.agent_id in agents
+                 or agents and set(a.tool_input) == {"description"})  # whose a Notification's is, nobody knows
     going_on = any(not a.agent_id for a in asks)  # the next turn's ask was here first
     return s._replace(heard_at=max(s.heard_at, e.at), says="working" if going_on else "stuck", fact=e.name,
+                      prompt_id=text_of(e.data.get("prompt_id")),
                       turn_open=going_on, had_turn=True, asks=asks, agents=agents, background=len(tasks), turn_told=False,
                       end=End("stopped" if e.name == "Stop" else "error", e.at, text, bool(agents)),
                       last_message=text or s.last_message)
@@ -789,6 +836,8 @@ def note_result(s: Session, e: Event) -> Session:
                  or one and ((a.tool_name, a.tool_input) != call or e.name == "PreToolUse"))
     if len(asks) < len(s.asks):
         s = s._replace(heard_at=max(s.heard_at, e.at), asks=asks)
+    elif one and e.name != "PreToolUse":  # its PermissionRequest may come yet
+        s = s._replace(results=(*s.results[-3:], (e.at, e.agent_id, *call)))
     if one and not e.agent_id and s.says == "stuck" and e.at > s.heard_at:
         s = s._replace(heard_at=e.at, says="working", fact=e.name, turn_open=True)
     return s
@@ -808,10 +857,11 @@ def take_event(board: Board, e: Event) -> Board:
     sessions[e.session_id] = now_s = hear(sessions.get(e.session_id) or Session(e.session_id), e)
     if not now_s.ended_at and now_s.process == e.process and is_interactive(now_s):
         for other in board.sessions.values():
-            midway = other.state == "working" and e.name != "SessionStart"  # an old Claude Code's subagent (scenarios.md 18)
+            midway = other.state == "working" and e.name != "SessionStart" and other.first_at < now_s.first_at
+            # (then this is an old Claude Code's subagent: scenarios.md 18)
             if other.session_id != e.session_id and not other.ended_at and e.at > other.heard_at and not midway and (
                     same_process(other.process, e.process)
-                    or not other.process and not e.process and e.claim and other.claim == e.claim):
+                    or not other.process and e.claim and other.claim == e.claim):
                 sessions[other.session_id] = other._replace(
                     ended_at=e.at, fact=f"session {e.session_id[:8]} took its place")
     return board._replace(sessions=sessions)
@@ -838,7 +888,7 @@ def note_line(s: Session, line: Line) -> Session:
         return s
     words = line.text if line.kind in ("said", "final", "call") else ""
     if line.decision.endswith("the person"):
-        s = s._replace(decision=line.decision, decided_at=line.at)
+        s = s._replace(decision=f"{line.tool_name or 'a call'} {line.decision}", decided_at=line.at)
     return s._replace(told_at=line.at, tells=line.kind, told=told_fact(line), last_message=words or s.last_message,
                       told_text=line.text[:2000] if line.kind == "failed" else "",
                       had_turn=s.had_turn or line.kind not in ("refused", "interrupted"))  # a fork makes such marks up
@@ -861,7 +911,7 @@ def told_turn(s: Session, line: Line) -> Session:
     late = s.turn_open and s.tells in ("ended", "parked", "final") and not (s.end and s.end.at >= s.turn_at)
     return s._replace(says="working", fact="a prompt", turn_at=line.at, turn_open=True, had_turn=True, queued=False,
                       prompt=line.text[:2000] if line.kind == "prompt" else s.prompt, by_machine=line.kind == "woken",
-                      turn_told=True, stop_due=late)
+                      prompt_at=line.at, prompt_told=line.text[:200], turn_told=True, stop_due=late)
 
 
 def told_fact(line: Line) -> str:
@@ -919,14 +969,17 @@ def judge(s: Session, now: float) -> Optional[Verdict]:
     if s.ended_at:
         return Verdict("gone", "hook" if s.fact.startswith("SessionEnd") else "process", s.fact, s.ended_at)
     r = s.record
-    if r and not outvoted(s, r) and (r.at > s.heard_at or now - s.heard_at >= DOUBT and not s.silent and in_turn(s, r)):
+    if r and not outvoted(s, r) and (r.at > s.heard_at or now - s.heard_at >= DOUBT and not s.silent
+                                      and in_turn(s, r, now)):
         return judge_record(s, r, now)
     return judge_hooks(s, now)
 
 
-def in_turn(s: Session, r: Record) -> bool:
-    """Is a record about this turn? A dialog outlives the prompts of machines."""
-    return r.at >= s.turn_at - (LEAD if r.status == "busy" else 0) or r.status == "waiting" and s.by_machine
+def in_turn(s: Session, r: Record, now: float) -> bool:
+    """Is a record about this turn? A dialog outlives the prompts of machines. And where a prompt does not make it busy, in a
+    second, the prompt was told late: the record is about its turn."""
+    late = s.before and s.before.status == "busy" and r.at >= s.turn_at - LATE and now - s.heard_at >= LEAD
+    return r.at >= s.turn_at - (LEAD if r.status == "busy" else 0) or bool(late) or r.status == "waiting" and s.by_machine
 
 
 def outvoted(s: Session, r: Record) -> bool:
@@ -985,13 +1038,15 @@ def judge_record(s: Session, r: Record, now: float) -> Optional[Verdict]:
         return Verdict("working", "record", fact, r.at)
     if not s.had_turn:
         return Verdict("idle", "record", fact, r.at)
-    told = TELLS[s.tells] if s.told_at >= s.turn_at and s.told_at > (s.end.at if s.end and not s.turn_open else 0) else ""
-    if told in ("interrupted", "error") or told in ("stopped", "parked") and s.turn_open:
+    late = r.at < s.turn_at  # the prompt's hook is: in_turn()
+    turn_open, turn_at = s.turn_open and not late, s.before.at if late and s.before else s.turn_at
+    told = TELLS[s.tells] if s.told_at >= turn_at and s.told_at > (s.end.at if s.end and not turn_open else 0) else ""
+    if told in ("interrupted", "error") or told in ("stopped", "parked") and turn_open:
         told = "stopped" if told == "parked" else told
         return stuck(told, min(s.told_at, r.at), "record", f"{fact}; {s.told}", r.at, told_words(s))  # /compact moves r.at
-    if s.turn_open and now < r.at + STOP_GRACE:
+    if turn_open and now < r.at + STOP_GRACE:
         return None  # the Stop may be on its way
-    if s.turn_open:  # no Stop: it was denied or interrupted. Without hooks that is for the transcript to say
+    if turn_open:  # no Stop: it was denied or interrupted. Without hooks that is for the transcript to say
         how = ("stopped", s.last_message) if s.turn_told else ("interrupted", s.prompt)
         return stuck(how[0], r.at, "record", fact, r.at, how[1])
     if s.end and s.end.parked and now < r.at + STOP_GRACE:
@@ -1046,7 +1101,7 @@ def same_wait(s: Session, old: Wait, v: Verdict) -> bool:
 def strangers(board: Board, records: Mapping[int, Record], now: float) -> List[Record]:
     """Records of sessions that are not on the board, or that ended there and live all the same, once their id has held."""
     found = []
-    for r in records.values():
+    for r in by_weight(records.values()):
         s, (session_id, since) = board.sessions.get(r.session_id), board.sightings.get(r.pid, ("", now))
         ending = s and s.fact.startswith("SessionEnd") and r.at < s.ended_at  # Claude Code waits for its hooks
         if session_id == r.session_id and (not s or s.ended_at) and \
@@ -1064,7 +1119,7 @@ def take_stranger(board: Board, r: Record, process: Optional[Process], path: str
         s = old._replace(ended_at=0.0)  # it was never gone; else it was resumed there
     else:
         s = Session(r.session_id, first_at=old.first_at, config=r.config, process=process,
-                    transcript_path=path or old.transcript_path, had_turn=r.status in ("busy", "waiting"),
+                    transcript_path=path or old.transcript_path, had_turn=r.status == "busy" or is_dialog(r),
                     turn_at=since if since > r.started_at + BEGUN else r.started_at)
     return board._replace(sessions={**board.sessions, r.session_id: s})
 
@@ -1072,41 +1127,59 @@ def take_stranger(board: Board, r: Record, process: Optional[Process], path: str
 def observe(board: Board, world: World, now: float) -> Board:
     """The board after a look around: records noted, the dead retired, panes found, and every session judged."""
     sightings = {r.pid: sighting(board.sightings.get(r.pid), r, now) for r in world.records.values()}
-    by_id = {r.session_id: r for r in world.records.values()}
+    by_id = {r.session_id: r for r in by_weight(world.records.values())}
     sessions = {}
     for s in board.sessions.values():
-        if max(s.heard_at, s.ended_at) > now + AHEAD:
+        if max(getattr(s, key) for key in TIMES) > now + AHEAD:
             s = rewound(s, now)
         if not s.ended_at:
             s = attend(s, world, by_id, sightings, now)
         sessions[s.session_id] = s
-    sessions = locate(sessions, world)
-    return Board({key: settle(s, judge(s, now)) for key, s in sessions.items()}, sightings)
+    sessions = locate(without_ghosts(sessions, world, now), world)
+    return Board({key: s if s.ended_at and s.state == "gone" else settle(s, judge(s, now)) for key, s in sessions.items()},
+                 sightings)
+
+
+def by_weight(records: Iterable[Record]) -> List[Record]:
+    """Of several records of one session (it is open twice) the last one counts: a person's, one that asks, the newest."""
+    return sorted(records, key=lambda r: (r.entrypoint == "cli", is_dialog(r), r.at))
+
+
+def is_dialog(r: Record) -> bool:
+    return r.status == "waiting" and r.waiting_for != "dialog open"
 
 
 def sighting(before: Optional[Tuple[str, float]], r: Record, now: float) -> Tuple[str, float]:
     """The session that a process has, and since when: since it was first seen. Where the process itself is new to us, but
     has long begun, it has had this session since then, as far as can be known."""
     if before and before[0] == r.session_id:
-        return before
+        return before[0], min(before[1], now)
     return r.session_id, r.started_at if not before and 0 < r.started_at <= now - BEGUN else now
+
+
+TIMES = ("heard_at", "turn_at", "asked_at", "claimed_at", "answered_at", "ended_at", "told_at", "agents_at", "prompt_at")
 
 
 def rewound(s: Session, now: float) -> Session:
     """A session whose times are ahead of the clock, which was set back: they are now, or all that comes would be late."""
-    times = ("heard_at", "turn_at", "asked_at", "claimed_at", "answered_at", "ended_at", "told_at", "agents_at")
-    return s._replace(asks=tuple(a._replace(at=min(a.at, now)) for a in s.asks),
-                      end=s.end and s.end._replace(at=min(s.end.at, now)),
-                      **{key: min(getattr(s, key), now) for key in times})
+    def back(value: Any) -> Any:
+        return value and value._replace(**{key: min(getattr(value, key), now) for key in ("at", "since", "skipped_at")
+                                           if hasattr(value, key)})
+    parts = {key: back(getattr(s, key)) for key in ("end", "record", "before", "wait", "last_wait")}
+    return s._replace(asks=tuple(map(back, s.asks)), results=(), **parts,
+                      **{key: min(getattr(s, key), now) for key in TIMES})
 
 
 def attend(s: Session, world: World, by_id: Mapping[str, Record], sightings: Mapping[int, Tuple[str, float]],
            now: float) -> Session:
     """One live session after a look at its process and its record."""
-    own = world.records.get(s.process.pid) if s.process else None
-    record = own if own and own.session_id == s.session_id else by_id.get(s.session_id)
-    if record and record.at > now + AHEAD:
-        record = record._replace(at=0.0)  # the clock was set back: it is right, but nobody knows since when
+    own, other = world.records.get(s.process.pid) if s.process else None, by_id.get(s.session_id)
+    record = own if own and own.session_id == s.session_id else other
+    if record != other and is_dialog(other) and not is_dialog(record) and other.at > max(record.at, s.heard_at):
+        s, record = s._replace(process=world.processes.get(other.pid)), other  # it is open twice, and asks there
+    if record and record.at > now + AHEAD:  # the clock was set back: it is right, and since when is known only from before
+        same = s.record and s.record._replace(at=0.0) == record._replace(at=0.0)
+        record = record._replace(at=s.record.at if same else 0.0 if s.heard_at else now)
     if record and s.process and s.process.pid != record.pid and not record.foreign:
         record = None  # the same session is open in another process too; the one that the hooks told of last counts
     if record and not record.foreign and not s.process:
@@ -1120,7 +1193,7 @@ def attend(s: Session, world: World, by_id: Mapping[str, Record], sightings: Map
             and now - max(sightings[s.process.pid][1], s.heard_at) >= HELD:
         return s._replace(ended_at=now, fact=f"session {sightings[s.process.pid][0][:8]} took its place")
     if record:
-        s = s._replace(cwd=s.cwd or record.cwd, kind=s.kind or record.kind, config=record.config or s.config,
+        s = s._replace(cwd=s.cwd or record.cwd, kind=record.kind or s.kind, config=record.config or s.config,
                        entrypoint=record.entrypoint, title=s.title or record.name, process=alive or s.process)
     elif alive:
         s = s._replace(process=alive)
@@ -1138,6 +1211,9 @@ def locate(sessions: Dict[str, Session], world: World) -> Dict[str, Session]:
     held = list(proof.values())
     found = {}
     for key, s in sessions.items():
+        if s.ended_at and s.state == "gone":
+            found[key] = s
+            continue
         pane, uncertain = proof.get(key), False
         if not pane and key in claims and claims[key] not in held:
             pane, uncertain = claims[key], list(claims.values()).count(claims[key]) > 1
@@ -1147,6 +1223,19 @@ def locate(sessions: Dict[str, Session], world: World) -> Dict[str, Session]:
         if key in live and s.claim and not pane and not s.process and not stands(s, world.servers):
             found[key] = found[key]._replace(ended_at=max(s.heard_at, 1.0), fact=f"pane {s.claim.pane_id} is gone")
     return found
+
+
+def without_ghosts(sessions: Dict[str, Session], world: World, now: float) -> Dict[str, Session]:
+    """Of a session whose hooks tell no pid (before 2.1.214), and that no record names, only its pane is known. Where another
+    one's process and record are there, it is no more; or it never was one: an old subagent's id, or a second start."""
+    ttys = {view.tty: Pane(server.socket, server.pid, view.pane_id)
+            for server in world.servers.values() for view in server.panes.values() if not view.dead}
+    held = {ttys.get(s.process.tty) or s.claim: s for s in sessions.values()
+            if not s.ended_at and s.record and s.process and is_interactive(s)}
+    ghosts = [s for s in sessions.values() if not s.ended_at and not s.process and not s.record and s.claim
+              and s.claim in held and now - s.heard_at >= HELD]
+    return {**sessions, **{s.session_id: s._replace(
+        ended_at=now, fact=f"session {held[s.claim].session_id[:8]} is in its pane") for s in ghosts}}
 
 
 def is_interactive(s: Session) -> bool:
@@ -1163,9 +1252,17 @@ def stands(s: Session, servers: Mapping[str, Server]) -> bool:
     return server.pid == s.claim.server_pid and view is not None and not view.dead
 
 
-def forget(board: Board, before: float) -> Board:
-    """The board without the sessions that ended before a time."""
-    return board._replace(sessions={key: s for key, s in board.sessions.items() if not s.ended_at or s.ended_at >= before})
+KEEP_GONE = 86400.0    # s that a session which has ended is known;
+KEEP_HEADLESS = 60.0   # s: and one of `claude -p`, of which a script may start thousands;
+MOST_GONE = 500        # and not more than so many
+
+
+def forget(board: Board, now: float) -> Board:
+    """The board without the sessions that ended long ago."""
+    gone = sorted((s for s in board.sessions.values() if s.ended_at), key=lambda s: s.ended_at)
+    old = {s.session_id for s in gone[:-MOST_GONE]}
+    old.update(s.session_id for s in gone if now - s.ended_at > (KEEP_GONE if s.entrypoint == "cli" else KEEP_HEADLESS))
+    return board._replace(sessions={key: s for key, s in board.sessions.items() if key not in old}) if old else board
 
 
 class Change(NamedTuple):
@@ -1186,13 +1283,15 @@ def changes(old: Board, new: Board, now: float) -> List[Change]:
     found = []
     for key, s in new.sessions.items():
         before = old.sessions.get(key)
+        if before is s:
+            continue
         known = before and (before.state, before.wait and (before.wait.reason, before.wait.since))
         if known != (s.state, s.wait and (s.wait.reason, s.wait.since)):
             wait = s.wait or Wait("", 0.0)
-            at = wait.since or (now if s.state == "gone" else s.state_at)
+            at = now if s.state == "gone" else (s.wait.at if s.wait else s.state_at) or s.first_at or now
             found.append(Change(key, at, s.state, wait.reason, wait.since, s.witness, s.why, wait.text[:500], overruled(s)))
         if s.decided_at and s.decided_at != (before.decided_at if before else 0.0):
-            found.append(Change(key, s.decided_at, "", "", 0.0, "transcript", s.decision, s.told))
+            found.append(Change(key, s.decided_at, "", "", 0.0, "transcript", s.decision, ""))
     return found
 
 
@@ -2166,6 +2265,7 @@ def revive(kind: Any, entry: Mapping[str, Any]) -> Any:
     if kind is Session:
         values["asks"] = tuple(revive(Ask, ask) for ask in values.get("asks", ()))
         values["agents"] = tuple(values.get("agents", ()))
+        values["results"] = tuple(map(tuple, values.get("results", ())))
     for key, default in kind._field_defaults.items():
         form = (int, float) if isinstance(default, float) else type(default)
         if default is not None and not isinstance(values.get(key, default), form):
@@ -2198,13 +2298,19 @@ class Store:
         try:
             try:
                 self.db = self.open()
-            except sqlite3.OperationalError:  # locked, full, not ours to write: the content is well
-                raise
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                if not self.is_broken(error):
+                    raise
                 self.put_aside("broken", f"was broken ({error})")
                 self.db = self.open()
         except (sqlite3.Error, OSError) as error:
             raise Fault(f"can't use the database {path}: {error}; mend that, or move the file away") from None
+
+    def is_broken(self, error: Exception) -> bool:
+        """Is the content to blame? Not where it is locked, the disk full, or the file not ours to write."""
+        places = (self.path, os.path.dirname(self.path))
+        writable = os.path.isfile(self.path) and all(os.access(path, os.W_OK) for path in places)
+        return writable and not re.search("locked|full|unable to open|disk I/O|closed", str(error))
 
     def open(self) -> Any:
         """The database, whole and with its tables, which an older program may have made. One of a newer program is put
@@ -2222,7 +2328,7 @@ class Store:
             db.text_factory = lambda data: data.decode("utf-8", "replace")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
-            found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
                 raise sqlite3.DatabaseError(" ".join(found.split()))
             self.make_tables(db)
@@ -2272,25 +2378,36 @@ class Store:
         return bool(self.db.execute("SELECT 1 FROM events WHERE event_id = ?", storable([event_id])).fetchone())
 
     def save(self, old: Board, new: Board, events: Sequence[Event], now: float) -> None:
-        """What differs between two boards, in one transaction. Unsaved if SQLite can't: a full disk, a lock."""
+        """What differs between two boards, in one transaction. Unsaved if SQLite can't: a full disk, a lock. A database that
+        breaks meanwhile is put aside, and all is saved in a new one."""
         import sqlite3
         try:
-            with self.db:
-                self.db.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", [
-                    (key, json.dumps(plain(s))) for key, s in new.sessions.items() if old.sessions.get(key) != s])
-                self.db.executemany("DELETE FROM sessions WHERE session_id = ?",
-                                    [(key,) for key in old.sessions if key not in new.sessions])
-                self.db.executemany("INSERT OR IGNORE INTO events (event_id, at, session_id, name) VALUES (?, ?, ?, ?)",
-                                    [storable((e.event_id, e.at, e.session_id, e.name)) for e in events if e.event_id])
-                self.db.executemany(f"INSERT INTO history ({', '.join(Change._fields)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                                    [storable(change) for change in changes(old, new, now)])
+            self.write(old, new, events, now)
         except sqlite3.OperationalError as error:
             raise Unsaved(f"the state can't be saved in {self.path}: {error}") from None
+        except sqlite3.DatabaseError as error:
+            if not self.is_broken(error):
+                raise
+            self.db.close()
+            self.put_aside("broken", f"was broken ({error})")
+            self.db = self.open()
+            self.write(Board(), new, events, now)
+
+    def write(self, old: Board, new: Board, events: Sequence[Event], now: float) -> None:
+        with self.db:
+            self.db.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", [
+                (key, json.dumps(plain(s))) for key, s in new.sessions.items() if old.sessions.get(key) != s])
+            self.db.executemany("DELETE FROM sessions WHERE session_id = ?",
+                                [(key,) for key in old.sessions if key not in new.sessions])
+            self.db.executemany("INSERT OR IGNORE INTO events (event_id, at, session_id, name) VALUES (?, ?, ?, ?)",
+                                [storable((e.event_id, e.at, e.session_id, e.name)) for e in events if e.event_id])
+            self.db.executemany(f"INSERT INTO history ({', '.join(Change._fields)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                [storable(change) for change in changes(old, new, now)])
 
     def history(self, session_id: str, most: int = 500) -> List[Change]:
         """The last changes of a session, oldest first."""
         rows = self.db.execute(f"SELECT {', '.join(Change._fields)} FROM history WHERE session_id = ? "
-                               "ORDER BY at DESC, rowid DESC LIMIT ?", (*storable([session_id]), most)).fetchall()
+                               "ORDER BY rowid DESC LIMIT ?", (*storable([session_id]), most)).fetchall()
         return [Change(*(value if value is not None else "" for value in row)) for row in reversed(rows)]
 
     def tally(self, since: float) -> Dict[str, Any]:
@@ -2307,6 +2424,7 @@ class Store:
                 "last_event_at": last and last[1]}
 
     def prune(self, now: float) -> None:
+        """Let go of old events and history."""
         with self.db:
             self.db.execute("DELETE FROM events WHERE at < ?", (now - 7 * 86400,))
             self.db.execute("DELETE FROM history WHERE at < ?", (now - 90 * 86400,))
@@ -2416,7 +2534,8 @@ def open_transcript(path: str, configs: Sequence[str]) -> Any:
     return open_file(real, os.O_NOFOLLOW)
 
 
-def read_tail(file: Any, session_id: str, calls: Calls, agent_id: str = "") -> Tuple[List[Line], int, bytes]:
+def read_tail(file: Any, session_id: str, calls: Calls, agent_id: str = "",
+              headless: bool = False) -> Tuple[List[Line], int, bytes]:
     """What the end of a transcript says, how far it was read, and the line that is not whole yet. A file may be huge, so
     only its last bytes are read, and more of them where those say nothing: Claude Code copies whole requests into it."""
     size = os.fstat(file.fileno()).st_size
@@ -2426,7 +2545,7 @@ def read_tail(file: Any, session_id: str, calls: Calls, agent_id: str = "") -> T
         data = file.read(size - file.tell())
         *lines, part = data.split(b"\n")
         calls.clear()
-        said = parse_transcript(lines[1 if start else 0:], session_id, calls, agent_id)
+        said = parse_transcript(lines[1 if start else 0:], session_id, calls, agent_id, headless)
         if said or not start:
             break
     return said, size, part
@@ -2437,7 +2556,7 @@ def read_context(path: str, session_id: str, configs: Sequence[str]) -> Context:
     calls: Calls = {}
     try:
         with open_transcript(path, configs) as file:
-            return context_of(read_tail(file, session_id, calls)[0], calls)
+            return context_of(read_tail(file, session_id, calls, headless=True)[0], calls)
     except (OSError, ValueError):
         return Context()
 
@@ -2786,10 +2905,10 @@ def daemon_address(home: str) -> Dict[str, Any]:
 
 TICK = 0.2             # s
 TMUX_EVERY = 2.0       # s between looks at tmux; 0.5 while some session's pane is not proved
+SWEEP = 60.0           # s
 CONNECTIONS = 64
 BODY_LIMIT = 16 * 1024 * 1024
 LOADED_LATER = ("hashlib", "hmac", "http.server", "sqlite3")
-KEEP_GONE = 86400.0    # s that `list --all` shows a session that has ended
 
 
 class Daemon:
@@ -2814,7 +2933,7 @@ class Daemon:
 
     def hear(self, events: Sequence[Event]) -> None:
         """Take events in, in the order of their times. When this returns, they are saved."""
-        events = [e._replace(process=known_process(e)) for e in sorted(events, key=lambda e: e.at)]
+        events = [from_here(e, self.clock()) for e in sorted(events, key=lambda e: e.at)]
         with self.lock:
             board, world, fresh = self.board, self.world, []
             for e in events:
@@ -2955,9 +3074,7 @@ class Daemon:
 
     def start(self) -> None:
         """The first look, before anybody is answered (tmux may hang: it is not waited for long); then the loops."""
-        now = self.clock()
-        self.store.prune(now)
-        self.turn(forget(self.board, now - KEEP_GONE))
+        self.guard(self.sweep)
         self.guard(self.tick)
         self.guard(self.tick)  # who was seen by the first one is on the board by the second
         self.look_now.set()
@@ -2966,10 +3083,20 @@ class Daemon:
         self.looked.wait(0.3)
 
     def tick_loop(self) -> None:
+        swept = self.clock()
         while not self.stopping.wait(TICK):
             self.guard(self.tick)
+            if abs(self.clock() - swept) > SWEEP:
+                swept = self.clock()
+                self.guard(self.sweep)
             if not os.path.isdir(self.home):
                 os.kill(os.getpid(), signal.SIGTERM)  # nobody can find us any more: the state folder was taken away
+
+    def sweep(self) -> None:
+        """Let go of what is of no use any more."""
+        with self.lock:
+            self.store.prune(self.clock())
+            self.turn(forget(self.board, self.clock()))
 
     def tmux_loop(self) -> None:
         while not self.stopping.is_set():
@@ -3237,6 +3364,14 @@ class Daemon:
         server = self.servers().get(pane.socket)
         view = server.panes.get(pane.pane_id) if server and server.pid == pane.server_pid else None
         return view if view and not view.dead else None
+
+
+def from_here(e: Event, now: float) -> Event:
+    """The event with its process as it is now. What was made just now, in a process and by a tmux that are not here, comes
+    out of a container: its pid and pane mean nothing."""
+    e = e._replace(process=known_process(e))
+    elsewhere = e.claim and not os.path.exists(e.claim.socket) and not (e.process and e.process.start)
+    return e._replace(process=None, claim=None) if elsewhere and e.name != "SessionEnd" and now - e.at < SKEW else e
 
 
 def known_process(e: Event) -> Optional[Process]:

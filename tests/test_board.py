@@ -607,4 +607,12 @@ def test_history_has_each_change_once():
 
 def test_what_ended_is_forgotten():
     story = Story().hear("Stop", 5).hear("SessionEnd", 9)
-    assert "s1" in tb.forget(story.board, 8).sessions and tb.forget(story.board, 10).sessions == {}
+    assert "s1" in tb.forget(story.board, 9 + 80_000).sessions and tb.forget(story.board, 9 + 90_000).sessions == {}
+
+
+def test_of_those_that_ended_not_too_many_are_kept():
+    ended = {"s%d" % n: tb.Session("s%d" % n, ended_at=100.0 + n, state="gone") for n in range(tb.MOST_GONE + 50)}
+    kept = tb.forget(tb.Board({**ended, "live": tb.Session("live")}), 200.0 + tb.MOST_GONE).sessions
+    assert len(kept) == tb.MOST_GONE + 1 and "live" in kept and "s49" not in kept and "s50" in kept
+    headless = tb.Board({"p": tb.Session("p", entrypoint="sdk-cli", ended_at=100.0, state="gone")})
+    assert "p" in tb.forget(headless, 150).sessions and tb.forget(headless, 170).sessions == {}

@@ -26,7 +26,8 @@ RICH = tb.Session(
     asks=(tb.Ask("", "", "permission", "Bash", {"command": "ls", "deep": {"n": [1, 2.5, None, True, 10 ** 30]}}, 4.0),
           tb.Ask("a1", "Explore", "question", "AskUserQuestion", {"questions": [{"question": "?"}]}, 4.5)),
     asked_at=4.5, end=tb.End("stopped", 5.0, "text", True),
-    heard="Stop", decision="allowed by the person", decided_at=5.4, told_at=5.5, tells="failed", told="an API error", told_text="Overloaded", turn_told=True, by_machine=True,
+    results=((4.0, "", "Bash", {"command": "ls"}),), heard="Stop", decision="allowed by the person", decided_at=5.4, prompt_id="p1", prompt_at=2.75, prompt_told="paint",
+    told_at=5.5, tells="failed", told="an API error", told_text="Overloaded", turn_told=True, by_machine=True,
     stop_due=True, agents_at=5.25,
     record=record("0a1b", "waiting", at=6.0, pid=77, waiting_for="permission prompt", foreign=True), silent=True, answered_at=1.0,
     before=record("0a1b", "busy", at=5.0),
@@ -302,8 +303,8 @@ def test_row_that_is_no_text_is_passed_over(store):
 
 def test_prune_keeps_what_is_young(store):
     day = 86400.0
-    boards = [tb.Board(), tb.Board({"a": RICH._replace(session_id="a", wait=RICH.wait._replace(since=1.0))}),
-              tb.Board({"a": RICH._replace(session_id="a", wait=RICH.wait._replace(since=80 * day))})]
+    boards = [tb.Board(), *(tb.Board({"a": RICH._replace(session_id="a", wait=RICH.wait._replace(since=at, at=at))})
+                            for at in (1.0, 80 * day))]
     store.save(boards[0], boards[1], [event("Stop", event_id="old", at=1.0)], 1.0)
     store.save(boards[1], boards[2], [event("Stop", event_id="new", at=99 * day)], 80 * day)
     store.prune(100 * day)
@@ -322,6 +323,50 @@ def test_corrupt_database_is_put_aside(tmp_path, content, capfd):
     aside = [p for p in tmp_path.iterdir() if p.read_bytes() == content]
     said = capfd.readouterr().err
     assert len(aside) == 1 and str(aside[0]) in said and said.count("\n") == 1
+
+
+def filled(path):
+    """A database as it is in use, as bytes."""
+    store = tb.Store(str(path))
+    for n in range(60):
+        sessions = {"s%d" % n: tb.Session("s%d" % n, state="stuck", wait=tb.Wait("stopped", 9.0, "x" * 500))}
+        store.save(tb.Board(), tb.Board(sessions), [event("Stop", "s%d" % n, event_id="e%d" % n)], 10.0)
+    store.db.close()
+    return bytearray(path.read_bytes())
+
+
+@pytest.mark.parametrize("where", ["index", "schema", "write version", "schema format"])
+def test_database_with_one_bad_byte_is_put_aside(tmp_path, where, capfd):
+    path = tmp_path / "trailboss.db"
+    data = filled(path)
+    with contextlib.closing(sqlite3.connect(str(path))) as db:
+        root, = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'events_by_session'").fetchone()
+        size, = db.execute("PRAGMA page_size").fetchone()
+    spot = {"index": root * size - 12, "schema": data.index(b"CREATE INDEX events_by") + 3, "write version": 18,
+            "schema format": 47}[where]
+    data[spot] = 0xff
+    path.write_bytes(bytes(data))
+    store = tb.Store(str(path))
+    assert reopened(store).sessions == {} and "put aside" in capfd.readouterr().err
+    store.prune(1e12)
+    store.db.close()
+
+
+def test_database_that_breaks_under_the_daemon_is_put_aside_and_all_is_saved_anew(store, capfd):
+    board = tb.Board({"a": tb.Session("a")})
+    store.save(tb.Board(), board, [], 1.0)
+    write, broken = store.write, [sqlite3.DatabaseError("database disk image is malformed")]
+
+    def fail_once(*given):
+        if broken:
+            raise broken.pop()
+        return write(*given)
+    store.write = fail_once
+    both = tb.Board({**board.sessions, "b": tb.Session("b")})
+    store.save(board, both, [event("Stop", event_id="e1")], 2.0)
+    said = capfd.readouterr().err
+    assert "put aside" in said and "malformed" in said and store.knows("e1")
+    assert reopened(store).sessions == both.sessions
 
 
 def test_database_with_a_broken_page_is_put_aside(tmp_path, capfd):

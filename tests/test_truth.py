@@ -372,6 +372,139 @@ def test_a_machines_prompt_wakes_a_parked_turn_and_the_next_end_counts():
     assert story.hear("Stop", 62.12).look(100).queue == [("stopped", 62.1)]
 
 
+# ---- what looked at its clock late ---------------------------------------------------------------------------------------
+
+def finished(*records):
+    """A turn that began at 5 and ended at 6."""
+    return Told(*records).hear("Stop", 6, prompt_id="p1")
+
+
+@pytest.mark.parametrize("prompt_id", ["p1", None])
+def test_a_prompt_that_is_stamped_after_its_turns_end_does_not_hide_it(prompt_id):
+    """Its hook's process was slow to start. The record turned idle and stays so: it is believed again, a second later."""
+    story = Told(record(status="busy", at=5.1)).look(5.2).hear("Stop", 6, prompt_id="p1")
+    story.see(record(status="idle", at=6.05)).look(6.1).hear("UserPromptSubmit", 7.5, prompt="hello", prompt_id=prompt_id)
+    for now in (8.6, 9.9, 60):
+        assert [reason for reason, _ in story.look(now).queue] == ["stopped"], now
+
+
+def test_so_it_is_without_a_record_by_the_prompts_id_or_by_its_line():
+    story = finished().hear("UserPromptSubmit", 7.5, prompt="hello", prompt_id="p1")
+    assert story.queue == [("stopped", 6)]
+    story = Told().hear("SessionStart", 1).read(line("prompt", 5, "hello"), line("ended", 5.9)).hear("Stop", 6)
+    assert [reason for reason, _ in story.hear("UserPromptSubmit", 7.5, prompt="hello").queue] == ["stopped"]
+    assert finished().hear("UserPromptSubmit", 7.5, prompt="hello", prompt_id="p2").queue == []
+
+
+def test_a_late_prompt_ends_no_dialog():
+    story = Told(record(status="busy", at=5.1)).look(5.2).hear("PermissionRequest", 5.5, **ASK)
+    story.see(record(status="waiting", at=5.5, waiting_for="permission prompt")).look(5.6)
+    assert [reason for reason, _ in story.hear("UserPromptSubmit", 7.9, prompt="go").look(9).queue] == ["permission"]
+    story = Told().hear("PermissionRequest", 5.5, prompt_id="p1", **ASK).hear("UserPromptSubmit", 7.9, prompt_id="p1")
+    assert story.queue == [("permission", 5.5)]
+
+
+def test_a_prompt_that_is_typed_while_it_works_has_the_running_turns_id():
+    """captures/queued; the id is known from a dialog that was answered."""
+    story = Told().hear("UserPromptSubmit", 1, prompt="go", prompt_id="p1").hear("PermissionRequest", 2, prompt_id="p1", **ASK)
+    story.read(line("result", 3, "ok", ASK)).hear("UserPromptSubmit", 4, prompt="and then", prompt_id="p1")
+    assert story.state == "working" and story.session().queued
+
+
+@pytest.mark.parametrize("source", ["startup", "clear"])
+def test_a_sessions_start_that_looked_at_its_clock_late_undoes_nothing(source):
+    assert asked().hear("SessionStart", 8, source=source).queue == [("permission", 5)]
+    assert finished().hear("SessionStart", 8, source=source).queue == [("stopped", 6)]
+    assert finished().hear("SessionStart", 8, source="resume").queue == []
+
+
+# ---- a session that is open twice ----------------------------------------------------------------------------------------
+
+def test_the_end_of_one_of_two_processes_is_not_the_sessions_end():
+    story = Told(pids=(10, 11)).hear("Stop", 5).hear("SessionEnd", 9, pid=11, pane="%1")
+    assert story.queue == [("stopped", 5)]
+    story.hear("UserPromptSubmit", 12, pid=11, pane="%1", prompt="x").hear("PermissionRequest", 13, pid=11, pane="%1", **ASK)
+    assert story.hear("SessionEnd", 15, pid=10).queue == [("permission", 13)] and story.session().pane.pane_id == "%1"
+
+
+def test_what_claude_p_writes_into_an_open_sessions_transcript_says_nothing_of_the_pane():
+    entry = {"type": "user", "sessionId": "s1", "timestamp": "2027-01-15T08:00:00Z", "message": {"content": "x"}}
+    data = [json.dumps({**entry, "entrypoint": where}).encode() for where in ("sdk-cli", "sdk-ts", "cli")]
+    assert len(tb.parse_transcript(data, "s1", {})) == 1 and len(tb.parse_transcript(data, "s1", {}, headless=True)) == 3
+
+
+def test_an_ended_session_is_not_brought_back_by_what_was_stamped_late():
+    """/clear: the Stop of the session before."""
+    story = Told().hear("Stop", 5).hear("SessionEnd", 9, reason="clear").hear("SessionStart", 9.1, session_id="s2", source="clear")
+    assert story.hear("Stop", 9.5).queue == [] and story.session("s2").state == "idle" and story.state == "gone"
+
+
+# ---- the clock, and what is found by a record ----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("hooked", [True, False])
+def test_a_clock_that_was_set_back_under_an_open_dialog(hooked):
+    story = Told(record(status="busy", at=8999)).look(9000)
+    for now in (9000, 9001):
+        for r in tb.strangers(story.board, story.world.records, now):
+            story.board = tb.take_stranger(story.board, r, story.world.processes[10], "")
+    story.look(9001)
+    if hooked:
+        story.hear("UserPromptSubmit", 9001, prompt="go").hear("PermissionRequest", 9010, **ASK)
+    story.see(record(status="waiting", at=9010, waiting_for="permission prompt")).look(9011)
+    story.read(line("call", 9009.9, tool=ASK, open=("Bash",), fresh=True))
+    assert [reason for reason, _ in story.queue] == ["permission"]
+    story.now = 100
+    for now in (100, 101, 105):
+        assert [reason for reason, _ in story.look(now).queue] == ["permission"], now
+    assert story.session().wait.since <= 105
+    story.see(record(status="busy", at=110)).look(110.1)
+    assert story.queue == []
+
+
+def test_a_menu_that_is_open_when_a_session_is_found_is_no_turn():
+    story = Told(record(status="waiting", at=50, waiting_for="dialog open")).look(100)
+    for r in tb.strangers(story.board, story.world.records, 101):
+        story.board = tb.take_stranger(story.board, r, story.world.processes[10], "")
+    assert story.look(101).queue == []
+    assert story.see(record(status="idle", at=110)).look(111).queue == []
+
+
+def test_of_several_open_calls_the_first_one_asks():
+    calls = {"1": ("Bash", {"command": "touch x"}, "m"), "2": ("Bash", {"command": "touch y"}, "m")}
+    assert tb.context_of([], calls).tool_input == {"command": "touch x"}
+
+
+# ---- the history -----------------------------------------------------------------------------------------------------------
+
+def told_changes(story, *boards):
+    return [(c.at, c.state or "-", c.reason, c.witness, c.fact, c.against)
+            for old, new in zip((tb.Board(), *boards), boards) for c in tb.changes(old, new, story.now)]
+
+
+def test_the_history_tells_who_was_believed_against_whom():
+    story, boards = Told(), []
+    for step in (lambda: story.hear("SessionStart", 0.5, source="startup"),
+                 lambda: story.hear("UserPromptSubmit", 1, prompt="go"),
+                 lambda: story.see(record(status="busy", at=1.1)).look(1.2),
+                 lambda: story.hear("PermissionRequest", 5, **ASK),
+                 lambda: story.see(record(status="busy", at=9)).look(9.1),
+                 lambda: story.read(line("result", 12, "ok", ASK, decision="allowed by the person"))):
+        step()
+        boards.append(story.board)
+    assert told_changes(story, *boards) == [
+        (0.5, "idle", "", "hook", "SessionStart (startup)", ""), (1, "working", "", "hook", "UserPromptSubmit", ""),
+        (5, "stuck", "permission", "hook", "PermissionRequest", ""), (9, "working", "", "record", "busy", "PermissionRequest"),
+        (12, "-", "", "transcript", "Bash allowed by the person", "")]
+
+
+def test_a_wait_that_comes_back_is_told_of_when_it_came_back():
+    story = Told(record(status="busy", at=1.1)).hear("UserPromptSubmit", 1, prompt="go").hear("Stop", 5)
+    before = story.see(record(status="busy", at=20)).look(20.1).board  # /compact
+    story.see(record(status="idle", at=23)).look(23.1)
+    assert story.queue == [("stopped", 5)]
+    assert [c.at for c in tb.changes(before, story.board, 24)] == [23]
+
+
 # ---- the daemon reads again ----------------------------------------------------------------------------------------------
 
 class Here:
