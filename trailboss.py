@@ -2978,8 +2978,9 @@ class Daemon:
             newcomers = strangers(self.board, live, self.clock())
             sessions = [s for s in self.board.sessions.values() if not s.ended_at and s.entrypoint == "cli"]
         paths = {r.session_id: self.transcripts.where("", [r.config], r.session_id) for r in newcomers}
-        said = self.transcripts.look({**self.transcripts_of(sessions), **{(key, ""): path for key, path in paths.items()}},
-                                     self.configs())
+        wanted = {**self.transcripts_of(sessions), **{(key, ""): path for key, path in paths.items()}}
+        said: Dict[Tuple[str, str], List[Line]] = {}
+        self.guard(lambda: said.update(self.transcripts.look(wanted, self.configs())))  # the records tell without it too
         with self.lock:
             board = self.board
             for r in newcomers:
