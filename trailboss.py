@@ -601,7 +601,7 @@ def entries_of(line: bytes) -> List[Any]:
     inside the line (scenarios.md 55): then whatever can be read. No text can fake that, since its quotes are escaped."""
     text, found, at = line.decode("utf-8", "replace").strip("\0\ufeff \r"), [], 0
     try:
-        return [clip(read_json(text), depth=12)]
+        return [clip(read_json(text), depth=12)]  # the input of a call, four deeper, is cut as a hook's is: for closes()
     except ValueError:
         pass
     vain = 0
@@ -648,9 +648,9 @@ def one_line_input(tool_name: str, tool_input: Any) -> str:
 
 # ======================================================================================================================
 # 3 BOARD
-# Three steps, each a plain function. hear(), note_line() and observe() only note what a witness said, with its time; judge()
-# decides from the notes which one is believed; settle() turns the verdict into a wait with its `since`. So what comes late,
-# twice or in the wrong order can't undo a later truth: it is noted under its own time, and judged like anything else.
+# Three steps, each a plain function. hear(), note_line() and note_record() only note what a witness said, with its time;
+# judge() decides from the notes which one is believed; settle() turns the verdict into a wait with its `since`. So what
+# comes late, twice or in the wrong order can't undo a later truth: it is noted under its own time, and judged like the rest.
 
 DOUBT = 0.7            # s: for so long after a hook event, an older record may just not be written yet
 LEAD = 1.0             # s: a record may turn busy this long before the prompt's hook gets to look at its clock
@@ -712,7 +712,10 @@ def is_headless(entrypoint: str) -> bool:
 
 
 def is_elsewhere(s: Session, e: Event) -> bool:
-    return bool(s.process and e.process and s.process.pid != e.process.pid)
+    """Does it come from another process than the session is known to be in; or, of one that tells no pid, another pane?"""
+    if s.process and e.process:
+        return s.process.pid != e.process.pid
+    return bool(s.process and e.claim and s.claim not in (None, e.claim))
 
 
 def learn(s: Session, e: Event) -> Session:
@@ -746,7 +749,7 @@ def note_prompt(s: Session, e: Event) -> Session:
     (captures/queued). A machine's prompt answers no dialog that a subagent has open."""
     prompt = text_of(e.data.get("prompt"))
     machine = is_machine_prompt(prompt)
-    s = s._replace(had_turn=True, prompt=s.prompt if machine else prompt[:2000])
+    s = s._replace(had_turn=True, prompt=s.prompt if machine or e.at < s.turn_at else prompt[:2000])
     told = bool(s.prompt_at) and abs(e.at - s.prompt_at) < LATE and same_text(prompt, s.prompt_told)
     named = bool(s.prompt_id) and e.data.get("prompt_id") == s.prompt_id
     if (told or named) and (s.asks or s.end and s.end.at > (s.prompt_at if told else s.turn_at)):
@@ -762,7 +765,7 @@ def note_prompt(s: Session, e: Event) -> Session:
 
 
 def same_text(a: str, b: str) -> bool:
-    return a.strip()[:200] == b.strip()[:200]
+    return a.strip()[:200].rstrip() == b.strip()[:200].rstrip()
 
 
 def note_ask(s: Session, e: Event) -> Session:
@@ -901,7 +904,8 @@ def closes(line: Line, ask: Ask) -> bool:
     if line.at <= ask.at or line.agent_id != ask.agent_id or line.kind == "woken":
         return False
     if line.kind in ("result", "refused"):
-        return (line.tool_name, line.tool_input) == (ask.tool_name, ask.tool_input) or ask.tool_name not in line.open
+        over = ask.tool_name not in line.open if ask.tool_name else not line.open  # an Elicitation names no tool
+        return over or (line.tool_name, line.tool_input) == (ask.tool_name, ask.tool_input)
     return line.fresh if line.kind in ("said", "final", "call", "failed") else True
 
 
@@ -994,7 +998,9 @@ def judge_hooks(s: Session, now: float) -> Verdict:
     asks = [a for a in s.asks if a.at > s.answered_at]  # an older one is known only to say what a record's dialog is about
     if asks:
         ask = asks[0]
-        return stuck(ask.reason, ask.at, "hook", "PermissionRequest" if ask.tool_name else "Elicitation", ask.at, ask=ask)
+        told_by = "PermissionRequest" if ask.tool_name else "Notification" if set(ask.tool_input) == {"description"} else \
+            "Elicitation"
+        return stuck(ask.reason, ask.at, "hook", told_by, ask.at, ask=ask)
     against = s.says == "working" or s.says == "idle" and s.had_turn or \
         s.says == "stuck" and TELLS[s.tells] not in ("stopped", "parked")
     if s.turn_told or s.told_at > s.heard_at and against and s.tells:
@@ -1094,8 +1100,9 @@ def same_wait(s: Session, old: Wait, v: Verdict) -> bool:
     turn_between = old.since < s.turn_at <= v.since
     if s.wait:
         return old.since == v.since or old.reason == v.reason and not turn_between
-    near = old.since == v.since or abs(old.since - v.since) < SAME_ASK and not (s.end and s.end.at == v.since)
-    return old.reason == v.reason and near and not turn_between  # a record's time, then the transcript's, of the same end
+    near = abs(old.since - v.since) < SAME_ASK and not (s.end and s.end.at == v.since)  # a record's time of the same end
+    parked = bool(s.end and s.end.parked)  # it ended when its subagents did, and /compact moves the record's time of that
+    return old.reason == v.reason and (old.since == v.since or near or parked) and not turn_between
 
 
 def strangers(board: Board, records: Mapping[int, Record], now: float) -> List[Record]:
@@ -1788,8 +1795,8 @@ def witness_lines(seen: Mapping[str, Any]) -> List[Tuple[bool, str, str]]:
         (servers or ["no server is known"]) + [f"{path}: {why}" for path, why in seen["silent"].items()])))
     lines.append((True, "panes", f"of {proved} of {live} live sessions are proved by their terminal"))
     decided = seen["decided"]
-    lines.append((True, "decided", ", ".join(f"{decided[who]} by {who}" for who in sorted(decided)) or "nothing yet"))
-    lines[-1] = (True, "decided", f"today {lines[-1][2]}; {seen['against']} times against the hooks' last word")
+    by = ", ".join(f"{decided[who]} by {who}" for who in sorted(decided)) or "nothing yet"
+    lines.append((True, "decided", f"today {by}; {seen['against']} times what no hook told: an answer, Esc, a death"))
     return lines
 
 
@@ -2388,9 +2395,9 @@ class Store:
         except sqlite3.DatabaseError as error:
             if not self.is_broken(error):
                 raise
-            self.db.close()
             self.put_aside("broken", f"was broken ({error})")
-            self.db = self.open()
+            former, self.db = self.db, self.open()
+            former.close()
             self.write(Board(), new, events, now)
 
     def write(self, old: Board, new: Board, events: Sequence[Event], now: float) -> None:
@@ -2608,8 +2615,6 @@ class Transcripts:
             self.again.discard(path)
             self.tails.pop(path, None)
         self.tails = {path: self.tails.get(path) or Tail() for path in wanted.values()}
-        known = {session_id for session_id, _ in wanted}
-        self.found = {key: value for key, value in self.found.items() if key in known}
         return {key: self.read(path, *key, configs) for key, path in wanted.items()}
 
     def read(self, path: str, session_id: str, agent_id: str, configs: Sequence[str]) -> List[Line]:
@@ -2646,7 +2651,13 @@ class Transcripts:
         return path or told
 
     def is_read(self, path: str) -> bool:
-        return bool(path in self.tails and self.tails[path].mark)
+        tail = self.tails.get(path)
+        return bool(tail and tail.mark)
+
+    def keep(self, session_ids: Sequence[str]) -> None:
+        """Let go of what was found of other sessions than these."""
+        for session_id in [session_id for session_id in list(self.found) if session_id not in session_ids]:
+            self.found.pop(session_id, None)
 
     def forget(self, path: str) -> None:
         """Read this one from its end again the next time."""
@@ -2900,8 +2911,8 @@ def daemon_address(home: str) -> Dict[str, Any]:
 # ======================================================================================================================
 # 11 DAEMON
 # One Board under one lock. Events come in by HTTP, a thread per connection; a tick reads the records, the processes and the
-# spool; a second, slower loop asks tmux, which may hang. Each of them makes a new board and saves what differs before it is
-# the board, so that an answered event is never lost.
+# spool and the transcripts; a second, slower loop asks tmux, which may hang. Each of them makes a new board and saves what
+# differs; an event is acknowledged after that, so that none is lost.
 
 TICK = 0.2             # s
 TMUX_EVERY = 2.0       # s between looks at tmux; 0.5 while some session's pane is not proved
@@ -2925,7 +2936,7 @@ class Daemon:
         self.told_of = {path for path in [env.get("TMUX", "").rsplit(",", 2)[0]] if path.startswith("/")}
         self.jumping = threading.Lock()
         self.trails: Dict[str, List[Pane]] = {}
-        self.failure = ""
+        self.failures: Dict[str, str] = {}
         self.tries: Dict[Tuple[str, float], Tuple[int, float]] = {}
         self.stopping, self.look_now, self.looked = threading.Event(), threading.Event(), threading.Event()
 
@@ -2961,9 +2972,14 @@ class Daemon:
             try:
                 self.store.save(self.saved, board, events, self.clock())
             except Exception as error:
-                self.trouble = str(error) if isinstance(error, Unsaved) else f"the state can't be saved: {error!r}"
-                raise
-            self.saved, self.trouble = board, ""
+                trouble = str(error) if isinstance(error, Unsaved) else f"the state can't be saved: {error!r}"
+                if trouble != self.trouble and not self.stopping.is_set():
+                    print(f"trailboss: {trouble}", file=sys.stderr, flush=True)
+                self.trouble = trouble
+                if events or not isinstance(error, Unsaved):
+                    raise
+            else:
+                self.saved, self.trouble = board, ""
 
     def tick(self) -> None:
         """Look at the spool, the records, the processes and the transcripts."""
@@ -2983,7 +2999,7 @@ class Daemon:
         self.guard(lambda: said.update(self.transcripts.look(wanted, self.configs())))  # the records tell without it too
         with self.lock:
             board = self.board
-            for r in newcomers:
+            for r in (r for r in newcomers if r in strangers(board, live, self.clock())):  # a hook may have been heard since
                 board = take_stranger(board, r, processes.get(r.pid), paths[r.session_id])
             for (session_id, _), lines in said.items():
                 board = take_lines(board, session_id, lines, self.clock()) if lines else board
@@ -3009,12 +3025,11 @@ class Daemon:
         bare = {(s.session_id, s.wait.since): s for s in board.sessions.values()
                 if s.wait and (not s.wait.text or (s.session_id, s.wait.since) in self.tries)}
         self.tries = {key: self.tries.get(key, (0, now)) for key in bare}
-        for key, s in bare.items():
-            tries, due = self.tries[key]
-            if tries < 5 and now >= due:
-                self.tries[key] = (tries + 1, now + 1)
-                context = read_context(self.transcript_of(s), s.session_id, self.configs())
-                board = board._replace(sessions={**board.sessions, s.session_id: tell(s, context)})
+        due_now = [(key, s) for key, s in bare.items() if self.tries[key][0] < 5 and now >= self.tries[key][1]]
+        for key, s in due_now[:3]:  # a file each, under the lock: the rest at the next tick
+            self.tries[key] = (self.tries[key][0] + 1, now + 1)
+            context = read_context(self.transcript_of(s), s.session_id, self.configs())
+            board = board._replace(sessions={**board.sessions, s.session_id: tell(s, context)})
         return board
 
     def take_in_spool(self) -> None:
@@ -3098,6 +3113,7 @@ class Daemon:
         with self.lock:
             self.store.prune(self.clock())
             self.turn(forget(self.board, self.clock()))
+            self.transcripts.keep(list(self.board.sessions))
 
     def tmux_loop(self) -> None:
         while not self.stopping.is_set():
@@ -3110,16 +3126,18 @@ class Daemon:
             self.looked.set()
 
     def guard(self, action: Any) -> None:
-        """A loop outlives any one failure, and tells of the same one once."""
+        """A loop outlives any one failure, and tells of it once, for as long as it lasts."""
+        name = getattr(action, "__name__", "")
         try:
             action()
+            self.failures.pop(name, None)
         except Exception as error:
-            if repr(error) != self.failure and not self.stopping.is_set():
+            if repr(error) != self.failures.get(name) and not self.stopping.is_set():
                 if isinstance(error, Fault):
                     print(f"trailboss: {error}", file=sys.stderr, flush=True)
                 else:
                     traceback.print_exc()
-            self.failure = repr(error)
+            self.failures[name] = repr(error)
 
     def stop(self) -> None:
         self.stopping.set()
@@ -3190,10 +3208,11 @@ class Daemon:
                 s = meant(list(self.board.sessions.values()), wanted, here)
                 if s not in queue:
                     raise Fault(f"session {s.session_id[:8]} does not wait: there is nothing to {action}")
-            elif not offered(queue, now):
-                raise Fault("nothing is waiting", 4)
             else:
-                s = next((s for s in queue if looked_at and s.pane == looked_at), queue[0])
+                seen = [s for s in queue if looked_at and s.pane == looked_at]
+                if not seen and not offered(queue, now):
+                    raise Fault("nothing is waiting", 4)
+                s = (seen or queue)[0]
             if action == "skip":
                 self.turn(put_off(self.board, s.session_id, skipped_at=now))
             else:
@@ -4520,7 +4539,7 @@ def uninstall(env: Mapping[str, str]) -> List[str]:
     return lines or ["nothing of Trail Boss was found"]
 
 
-def hooks_line(config: str) -> Tuple[bool, str, str]:
+def hooks_line(config: str, home: str) -> Tuple[bool, str, str]:
     """For `doctor`: are our hooks in a config folder's settings, each once and all, and is what they run there?"""
     path = os.path.join(config, "settings.json")
     how = f"`{own_command()} install` puts them in"
@@ -4531,10 +4550,11 @@ def hooks_line(config: str) -> Tuple[bool, str, str]:
     ours = our_hooks(settings)
     if settings.get("disableAllHooks") is True:
         return False, "hooks", f"disableAllHooks is set in {path}: Claude Code runs none"
-    if {event: len(hooks) for event, hooks in ours.items()} != dict.fromkeys(HOOKED, 1):
-        missing = [event for event in HOOKED if event not in ours]
-        wrong = f"lacks ours on {', '.join(missing)}" if missing else "has some of ours twice"
-        return False, "hooks", f"{path} {wrong}; {how}"
+    missing = [event for event in HOOKED if event not in ours]
+    if missing:
+        return False, "hooks", f"{path} lacks ours on {', '.join(missing)} (unless they are in the projects' own); {how}"
+    if any(text_of(hook.get("command")) != hook_entry(config, home)["command"] for hooks in ours.values() for hook in hooks):
+        return False, "hooks", f"{path} has hooks of another installation; {how}"
     if not os.access(os.path.join(config, EMITTER), os.R_OK):
         return False, "hooks", f"{os.path.join(config, EMITTER)}, which the hooks run, is not there; {how}"
     return True, "hooks", f"all {len(HOOKED)} are in {path}"
@@ -4617,7 +4637,7 @@ def cmd_explain(args: Any, env: Mapping[str, str], out: Any) -> int:
 def cmd_doctor(args: Any, env: Mapping[str, str], out: Any) -> int:
     """The hooks are looked at from here, for the daemon may be what is missing."""
     home = state_home(env)
-    lines = [hooks_line(config) for config in configs_of(home, env)]
+    lines = [hooks_line(config, env.get("HOME", "")) for config in configs_of(home, env)]
     code = 0
     try:
         daemon, seen = daemon_address(home), request(env, "GET", "/witnesses")
@@ -4649,7 +4669,7 @@ def cmd_snooze(args: Any, env: Mapping[str, str], out: Any) -> int:
     seconds = parse_span(words[-1]) if words else None
     if seconds is not None:
         words.pop()
-    if len(words) > 1 or args.words and len(args.words) == 2 and seconds is None:
+    if len(words) > 1:
         raise Fault(f"`{' '.join(args.words)}` is not [ID] [TIME]; a time is like 90s, 10m, 1h30m or 2d", 2)
     try:
         answer = request(env, "POST", "/snooze", {"id": "".join(words), "seconds": seconds, "client": args.client})

@@ -538,7 +538,7 @@ def test_doctor_tells_what_is_missing(daemon, monkeypatch):
     code, text = call(daemon, "doctor", **env)
     lines = {line.split()[1]: line for line in text.splitlines()}
     assert list(lines) == ["hooks", "daemon", "heard", "records", "transcripts", "tmux", "panes", "decided"]
-    assert "1 events today, the last was Stop" in lines["heard"] and "1 by hook; 0 times against" in lines["decided"]
+    assert "1 events today, the last was Stop" in lines["heard"] and "today 1 by hook; 0 times what no hook told" in lines["decided"]
     assert lines["records"].startswith("!!") and "none that can be read" in lines["records"] and code == 1
     (config / "settings.json").write_text('{"disableAllHooks": true}')
     assert "disableAllHooks" in call(daemon, "doctor", **env)[1]

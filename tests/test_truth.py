@@ -351,6 +351,16 @@ def test_a_parked_turn_works_until_its_subagents_are_silent_for_long():
         assert story.look(at + tb.PARKED).queue == [("stopped", at)]
 
 
+def test_a_compaction_after_a_parked_turn_keeps_the_wait_with_its_snooze():
+    story = worked(record(status="busy", at=1.1)).hear("Stop", 9, background_tasks=RUNNING)
+    story.see(record(status="idle", at=20)).look(21)
+    story.board = tb.put_off(story.board, "s1", snoozed_until=5000)
+    story.see(record(status="busy", at=60)).look(60.1)
+    assert story.queue == []
+    wait = story.see(record(status="idle", at=70)).look(71).session().wait
+    assert (wait.since, wait.snoozed_until) == (20, 5000)
+
+
 def test_each_line_of_a_subagent_keeps_a_parked_turn_at_work():
     for story, at in ((worked().hear("Stop", 6, background_tasks=RUNNING), 6), (worked().read(line("parked", 6)), 6)):
         story.read(line("said", 500, "on", agent_id="a1"))
@@ -474,6 +484,23 @@ def test_of_several_open_calls_the_first_one_asks():
     assert tb.context_of([], calls).tool_input == {"command": "touch x"}
 
 
+def test_an_elicitation_is_not_ended_by_the_result_of_another_call():
+    story = Told().hear("UserPromptSubmit", 1, prompt="go").hear("Elicitation", 5, message="Which account?")
+    assert story.read(line("result", 7, "ok", OTHER, open=("mcp__x__y",))).queue == [("question", 5)]
+    assert story.read(line("result", 9, "ok", {"tool_name": "mcp__x__y"})).queue == []
+
+
+@pytest.mark.parametrize("prompt", ["x" * 199 + " " + "y" * 50, "x" * 260, " hello "])
+def test_a_prompt_is_known_again_whatever_is_where_it_is_cut(prompt):
+    story = Told().hear("SessionStart", 1).read(line("prompt", 5, prompt.strip()), line("ended", 5.9)).hear("Stop", 6)
+    assert [reason for reason, _ in story.hear("UserPromptSubmit", 7.5, prompt=prompt).queue] == ["stopped"]
+
+
+def test_a_late_prompts_text_does_not_stand_for_the_newer_one():
+    story = Told().hear("UserPromptSubmit", 100, prompt="new").hear("UserPromptSubmit", 90, prompt="old")
+    assert story.session().prompt == "new"
+
+
 # ---- the history -----------------------------------------------------------------------------------------------------------
 
 def told_changes(story, *boards):
@@ -554,6 +581,42 @@ def here(tmp_path):
     yield make
     for one in made:
         one.daemon.stop()
+
+
+def test_a_hook_that_is_heard_while_a_stranger_is_taken_in_is_not_lost(here, monkeypatch):
+    """The transcripts are read between the look at the records and the board's change."""
+    one = here()
+    one.daemon.records.look = lambda configs: [record(status="busy", at=90, foreign=True)]
+    look = one.daemon.transcripts.look
+
+    def meanwhile(wanted, configs):
+        one.hear("PermissionRequest", 100, **ASK)
+        return look(wanted, configs)
+    one.tick()
+    one.now = 100.2
+    monkeypatch.setattr(one.daemon.transcripts, "look", meanwhile)
+    assert one.tick().queue() == [("permission", 100)]
+
+
+def test_a_full_disk_does_not_keep_anybody_from_going_there(here, monkeypatch):
+    one = here().hear("Stop", 100)
+
+    def full(*_):
+        raise tb.Unsaved("the disk is full")
+    monkeypatch.setattr(one.daemon.store, "save", full)
+    with pytest.raises(tb.Unsaved):
+        one.hear("PermissionRequest", 100.5, **ASK)  # is not acknowledged
+    one.tick()
+    one.daemon.look_at_tmux([])
+    assert one.queue() == [("permission", 100.5)] and one.daemon.queue(False)["trouble"] == "the disk is full"
+
+
+def test_one_that_has_no_transcript_is_not_looked_for_at_every_tick(here, monkeypatch):
+    one, looked = here(told="gone.jsonl").hear("Stop", 100), []
+    monkeypatch.setattr(tb, "find_transcript", lambda *_: looked.append(1) or "")
+    for _ in range(20):
+        one.tick()
+    assert len(looked) == 1
 
 
 def test_a_dialog_that_is_told_of_after_its_result_was_read_is_over(here):
