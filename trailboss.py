@@ -2638,15 +2638,18 @@ class Transcripts:
                 self.tails[path] = Tail()  # the next one there may have its inode
             return []
 
-    def where(self, told: str, configs: Sequence[str], session_id: str) -> str:
-        """The path of a session's transcript: what its hooks told, if it is there; else it is looked for, ever more rarely.
-        "" if there is none."""
-        if told and os.path.lexists(told):
-            return told
+    def where(self, told: str, configs: Sequence[str], session_id: str, cwd: str = "") -> str:
+        """The path of a session's transcript: what its hooks told, or where it is by the folder that it was started in
+        (facts.md B1), if it is there; else it is looked for, ever more rarely. "" if there is none."""
+        slug = re.sub("[^A-Za-z0-9]", "-", cwd)
+        usual = [os.path.join(config, "projects", slug, session_id + ".jsonl") for config in configs if cwd]
+        for path in [told, *usual]:
+            if path and os.path.lexists(path):
+                return path
         now = time.monotonic()
         path, due, pause = self.found.get(session_id, ("", 0.0, 0.5))
         if now >= due and not (path and os.path.lexists(path)):
-            path, pause = find_transcript(configs, session_id), min(pause * 2, 60.0)
+            path, pause = find_transcript(configs, session_id), min(pause * 2, 20.0)
             self.found[session_id] = (path, now + pause, pause)
         return path or told
 
@@ -2993,7 +2996,7 @@ class Daemon:
             self.world = self.world._replace(records=live, processes=processes)
             newcomers = strangers(self.board, live, self.clock())
             sessions = [s for s in self.board.sessions.values() if not s.ended_at and s.entrypoint == "cli"]
-        paths = {r.session_id: self.transcripts.where("", [r.config], r.session_id) for r in newcomers}
+        paths = {r.session_id: self.transcripts.where("", [r.config], r.session_id, r.cwd) for r in newcomers}
         wanted = {**self.transcripts_of(sessions), **{(key, ""): path for key, path in paths.items()}}
         said: Dict[Tuple[str, str], List[Line]] = {}
         self.guard(lambda: said.update(self.transcripts.look(wanted, self.configs())))  # the records tell without it too
@@ -3017,17 +3020,20 @@ class Daemon:
         return {key: path for key, path in wanted.items() if path}
 
     def transcript_of(self, s: Session) -> str:
-        return self.transcripts.where(s.transcript_path, [s.config] if s.config else self.default_configs, s.session_id)
+        configs = [s.config] if s.config else self.default_configs
+        return self.transcripts.where(s.transcript_path, configs, s.session_id, s.cwd)
 
     def fill_in(self, board: Board) -> Board:
-        """Fill in from the transcript what a wait is about where no hook told. Lines come late: five tries, 1 s apart."""
+        """Fill in from the transcript what a wait is about where no hook told. Lines come late: six tries within ten
+        seconds, the first ones close together."""
         now = self.clock()
         bare = {(s.session_id, s.wait.since): s for s in board.sessions.values()
                 if s.wait and (not s.wait.text or (s.session_id, s.wait.since) in self.tries)}
         self.tries = {key: self.tries.get(key, (0, now)) for key in bare}
-        due_now = [(key, s) for key, s in bare.items() if self.tries[key][0] < 5 and now >= self.tries[key][1]]
+        due_now = [(key, s) for key, s in bare.items() if self.tries[key][0] < 6 and now >= self.tries[key][1]]
         for key, s in due_now[:3]:  # a file each, under the lock: the rest at the next tick
-            self.tries[key] = (self.tries[key][0] + 1, now + 1)
+            tried = self.tries[key][0]
+            self.tries[key] = (tried + 1, now + 0.3 * 2 ** tried)
             context = read_context(self.transcript_of(s), s.session_id, self.configs())
             board = board._replace(sessions={**board.sessions, s.session_id: tell(s, context)})
         return board

@@ -905,7 +905,17 @@ def test_a_transcript_that_is_not_there_is_looked_for_ever_more_rarely(config, m
         assert transcripts.where(str(config / "gone"), [str(config)], "s1") == str(config / "gone")
         clock[0] += 0.2
     pauses = [b - a for a, b in zip(looked, looked[1:])]
-    assert 5 < len(looked) < 20 and pauses[0] < 2 and max(pauses) < 61 and pauses == sorted(pauses), looked
+    assert 5 < len(looked) < 40 and pauses[0] < 2 and max(pauses) < 21 and pauses == sorted(pauses), looked
+
+
+def test_a_transcript_is_found_at_once_where_its_folder_says(config, monkeypatch):
+    transcripts = tb.Transcripts()
+    path = config / "projects" / "-home-d-v--x-y" / "s1.jsonl"
+    assert transcripts.where("", [str(config)], "s1", "/home/dév/.x y") == ""
+    monkeypatch.setattr(tb, "find_transcript", lambda *_: 1 / 0)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    assert transcripts.where("", [str(config)], "s1", "/home/dév/.x y") == str(path)
 
 
 def test_paths_that_lead_elsewhere_are_not_watched(config, tmp_path):
