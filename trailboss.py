@@ -678,7 +678,7 @@ def hear(s: Session, e: Event) -> Session:
     if not counts(s, e):
         return s
     if s.ended_at:
-        s = s._replace(ended_at=0.0, process=None, kind="")
+        s = s._replace(ended_at=0.0, process=None, claim=None, kind="")  # it may be anywhere by now
     elif is_headless(s.entrypoint) and not is_headless(e.entrypoint):
         s = s._replace(process=None)  # a person goes on with what `claude -p` began
     apart = is_elsewhere(s, e) or not (s.process and e.process) and e.claim and s.claim not in (None, e.claim)
@@ -1207,11 +1207,16 @@ def attend(s: Session, world: World, by_id: Mapping[str, Record], sightings: Map
     return note_record(s, record)
 
 
+def panes_by_tty(world: World) -> Dict[str, Pane]:
+    """Each live pane by its terminal."""
+    return {view.tty: Pane(server.socket, server.pid, view.pane_id)
+            for server in world.servers.values() for view in server.panes.values() if not view.dead}
+
+
 def locate(sessions: Dict[str, Session], world: World) -> Dict[str, Session]:
     """Each live session's pane. The proof is that its process has the pane's terminal; $TMUX_PANE is a claim. Proof beats
     claim; two live sessions that claim one pane without proof both keep it, marked uncertain."""
-    by_tty = {view.tty: Pane(server.socket, server.pid, view.pane_id)
-              for server in world.servers.values() for view in server.panes.values() if not view.dead}
+    by_tty = panes_by_tty(world)
     live = {key: s for key, s in sessions.items() if not s.ended_at and is_interactive(s)}
     proof = {key: by_tty[s.process.tty] for key, s in live.items() if s.process and s.process.tty in by_tty}
     claims = {key: s.claim for key, s in live.items() if key not in proof and s.claim and stands(s, world.servers)}
@@ -1235,8 +1240,7 @@ def locate(sessions: Dict[str, Session], world: World) -> Dict[str, Session]:
 def without_ghosts(sessions: Dict[str, Session], world: World, now: float) -> Dict[str, Session]:
     """Of a session whose hooks tell no pid (before 2.1.214), and that no record names, only its pane is known. Where another
     one's process and record are there, it is no more; or it never was one: an old subagent's id, or a second start."""
-    ttys = {view.tty: Pane(server.socket, server.pid, view.pane_id)
-            for server in world.servers.values() for view in server.panes.values() if not view.dead}
+    ttys = panes_by_tty(world)
     held = {ttys.get(s.process.tty) or s.claim: s for s in sessions.values()
             if not s.ended_at and s.record and s.process and is_interactive(s)}
     ghosts = [s for s in sessions.values() if not s.ended_at and not s.process and not s.record and s.claim

@@ -437,6 +437,14 @@ def test_the_end_of_one_of_two_processes_is_not_the_sessions_end():
     assert story.hear("SessionEnd", 15, pid=10).queue == [("permission", 13)] and story.session().pane.pane_id == "%1"
 
 
+def test_a_dead_session_that_is_heard_of_again_is_where_it_is_heard_of():
+    """Resumed in another pane, and of its start and prompt nobody told."""
+    story = Told(pids=(10, 11)).hear("Stop", 5).see(dead=[10], pids=(11,)).look(6)
+    assert story.state == "gone"
+    story.hear("Stop", 9, pid=11, pane="%1")
+    assert story.queue == [("stopped", 9)] and story.session().process.pid == 11 and story.session().pane.pane_id == "%1"
+
+
 def test_what_claude_p_writes_into_an_open_sessions_transcript_says_nothing_of_the_pane():
     entry = {"type": "user", "sessionId": "s1", "timestamp": "2027-01-15T08:00:00Z", "message": {"content": "x"}}
     data = [json.dumps({**entry, "entrypoint": where}).encode() for where in ("sdk-cli", "sdk-ts", "cli")]
